@@ -1,0 +1,214 @@
+"""Real memory for a program's inputs: one guarded buffer per storage, every view rebuilt on it.
+
+Cloning each argument alone would sever the very aliasing under test, so whole storages are cloned, once each. A guard
+band lies before and after each storage, outside what torch knows of, and shows writes out of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from executor.args import constant
+from executor.errors import ArgumentError
+from executor.program import Fill, Inputs, Literal, Storage, Value, contiguous_strides, itemsize
+
+GUARD = 64  # bytes on each side; also the alignment, torch's own
+_PATTERN = bytes([0xA5]) * GUARD
+
+
+class Memory:
+    """Storages with guard bands, and the tensors on them.
+
+    `tensors[k]` is input k; the same object stands twice where one tensor is passed twice.
+    """
+
+    def __init__(self, contents: Sequence[bytes], dtypes: Sequence[str], devices: Sequence[str],
+                 values: Sequence[Value], twins: Sequence[tuple[int, int]] = ()) -> None:
+        self._buffers: list[np.ndarray] = []
+        self.bases: list[torch.Tensor] = []
+        for data, dtype, device in zip(contents, dtypes, devices, strict=True):
+            self._allocate(data, constant(dtype), device)
+        self.tensors = [on_base(self.bases[value.storage], value) for value in values]
+        for later, earlier in twins:
+            self.tensors[later] = self.tensors[earlier]
+
+    def _allocate(self, data: bytes, dtype: torch.dtype, device: str) -> None:
+        raw = np.empty(len(data) + 3 * GUARD, dtype=np.uint8)
+        skip = -raw.ctypes.data % GUARD
+        buffer = raw[skip:skip + len(data) + 2 * GUARD]
+        buffer[:GUARD] = buffer[GUARD + len(data):] = 0xA5
+        buffer[GUARD:GUARD + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        self._buffers.append(buffer)
+        count = len(data) // dtype.itemsize
+        base = torch.frombuffer(buffer, dtype=dtype, count=count, offset=GUARD) if count else torch.empty(0, dtype=dtype)
+        self.bases.append(base if device == "cpu" else base.to(device))
+
+    def contents(self, storage: int) -> np.ndarray:
+        """The bytes of a storage now, as a uint8 array; not a copy if it lies on the CPU."""
+        base = self.bases[storage]
+        if base.is_cpu:
+            return self._buffers[storage][GUARD:-GUARD]
+        return base.view(torch.uint8).cpu().numpy()
+
+    def damaged(self) -> list[int]:
+        """The storages beside which something was written out of bounds. Only CPU storages have guards that show it."""
+        return [i for i, buffer in enumerate(self._buffers)
+                if buffer[:GUARD].tobytes() != _PATTERN or buffer[-GUARD:].tobytes() != _PATTERN]
+
+    def locate(self, tensor: torch.Tensor) -> int | None:
+        """The storage in whose memory the tensor's first byte lies, by address; None if in none, or it has no bytes."""
+        storage = tensor.untyped_storage()
+        if not storage.nbytes():
+            return None
+        address = storage.data_ptr()
+        for i, base in enumerate(self.bases):
+            start = base.data_ptr()
+            if base.device == tensor.device and start <= address < start + base.nbytes:
+                return i
+        return None
+
+
+def on_base(base: torch.Tensor, value: Value) -> torch.Tensor:
+    """The tensor that `value` describes, on the storage of the flat tensor `base`."""
+    dtype = value.torch_dtype
+    if base.dtype != dtype:
+        whole = base.numel() * base.itemsize // dtype.itemsize * dtype.itemsize // base.itemsize
+        base = base[:whole].view(dtype)
+    if value.shape != base.shape or value.strides != (1,) or value.offset:
+        base = base.as_strided(value.shape, value.strides, value.offset)
+    if value.conj:
+        base = base.conj()
+    if value.neg:
+        base = torch._neg_view(base)
+    return base
+
+
+def allocate(inputs: Inputs, variant: int = 0) -> Memory:
+    """Fresh memory with the contents that `inputs` asks for. Odd variants hold the same elements in reverse order."""
+    storages = inputs.storages
+    return Memory([_contents(s.fill, s.nbytes, variant % 2) for s in storages],
+                  [s.fill.dtype if s.fill else "uint8" for s in storages],
+                  [s.device for s in storages], inputs.values, inputs.twins)
+
+
+@lru_cache(maxsize=1024)
+def _contents(fill: Fill | None, nbytes: int, backwards: int) -> bytes:
+    if fill is None:
+        return bytes(nbytes)
+    flat = fill_tensor(fill, nbytes // itemsize(fill.dtype))
+    if backwards:
+        flat = flat.flip(0)
+    return to_bytes(flat) + bytes(nbytes % itemsize(fill.dtype))
+
+
+def fill_tensor(fill: Fill, count: int) -> torch.Tensor:
+    """The first `count` elements of a storage with these contents, as a flat tensor."""
+    dtype: torch.dtype = constant(fill.dtype)
+    if isinstance(fill, Literal):
+        values = [complex(v) if isinstance(v, str) else v for v in fill.values]
+        return torch.tensor(values if dtype.is_complex else [v.real if isinstance(v, complex) else v for v in values],
+                            dtype=dtype)
+    steps = torch.arange(count, dtype=torch.int64)
+    ramp = (steps % fill.period if fill.period else steps) + fill.start
+    if dtype == torch.bool:
+        return ramp % 3 == 0
+    if dtype.is_complex:
+        return torch.complex(ramp.double(), (ramp.flip(0) if count else ramp).double()).to(dtype)
+    return ramp.to(dtype)
+
+
+def to_bytes(flat: torch.Tensor) -> bytes:
+    """The bytes of a contiguous tensor's elements."""
+    cpu = flat.detach().cpu().contiguous()
+    return cpu.view(torch.uint8).numpy().tobytes() if cpu.numel() else b""
+
+
+def literal_tensor(storage: Storage, value: Value) -> torch.Tensor:
+    """A fresh tensor for one of a program's constants."""
+    if storage.fill is None:
+        raise ArgumentError("a constant's storage has contents; this one's `fill` is None")
+    base = fill_tensor(storage.fill, storage.nbytes // itemsize(storage.fill.dtype)).to(storage.device)
+    return on_base(base, value)
+
+
+def literal(tensor: torch.Tensor) -> Literal:
+    """The contents of the tensor's whole storage, written out in its dtype; as bytes where its dtype would lose some."""
+    flat = storage_tensor(tensor)
+    written = Literal(dtype_name(tensor.dtype), tuple(_plain(value) for value in flat.tolist()))
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
+    if to_bytes(fill_tensor(written, flat.numel())) == to_bytes(raw):
+        return written
+    return Literal("uint8", tuple(raw.tolist()))
+
+
+def _plain(value: bool | int | float | complex) -> bool | int | float | str:
+    if isinstance(value, complex) or (isinstance(value, float) and (value != value or value in (np.inf, -np.inf))):
+        return repr(value)
+    return value
+
+
+def storage_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A flat tensor of the same dtype over all of the tensor's storage; bytes that make no whole element are left out."""
+    storage = tensor.untyped_storage()
+    count = storage.nbytes() // tensor.itemsize
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (count,), (1,))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The dtype's name without "torch."."""
+    return str(dtype).removeprefix("torch.")
+
+
+def value_of(tensor: torch.Tensor, storage: int) -> Value:
+    """The geometry of a tensor that lies on the storage with this index."""
+    return Value(storage, dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()),
+                 tensor.is_conj(), tensor.is_neg())
+
+
+def describe(tensors: Sequence[torch.Tensor], fill: bool = True) -> Inputs:
+    """How the tensors lie on their storages, with these storages' contents as literals unless `fill` is False.
+
+    Tensors without memory (no elements anywhere on their storage) each get a storage of their own.
+    """
+    homes: dict[int, int] = {}
+    storages: list[Storage] = []
+    values: list[Value] = []
+    twins: list[tuple[int, int]] = []
+    for position, tensor in enumerate(tensors):
+        key = tensor.untyped_storage()._cdata
+        if key not in homes:
+            homes[key] = len(storages)
+            storages.append(Storage(tensor.untyped_storage().nbytes(), literal(tensor) if fill else None,
+                                    str(tensor.device)))
+        earlier = next((i for i, other in enumerate(tensors[:position]) if other is tensor), None)
+        if earlier is not None:
+            twins.append((position, earlier))
+        values.append(value_of(tensor, homes[key]))
+    return Inputs(tuple(storages), tuple(values), tuple(twins))
+
+
+def clone(tensors: Sequence[torch.Tensor], twins: bool = True) -> Memory:
+    """Guarded copies of the tensors' storages, with the same tensors on them; the originals stay as they are.
+
+    Without `twins`, a tensor that stands there twice becomes two tensor objects.
+    """
+    inputs = describe(tensors, fill=False)
+    data: list[bytes] = [b""] * len(inputs.storages)
+    dtypes = ["uint8"] * len(inputs.storages)
+    for tensor, value in zip(tensors, inputs.values, strict=True):
+        if not data[value.storage]:
+            raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+            raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
+            data[value.storage], dtypes[value.storage] = to_bytes(raw), value.dtype
+    return Memory(data, dtypes, [s.device for s in inputs.storages], inputs.values,
+                  inputs.twins if twins else ())
+
+
+def whole(storage: int, dtype: str, count: int) -> Value:
+    """The value that is a storage's `count` elements, flat."""
+    return Value(storage, dtype, (count,), contiguous_strides((count,)))

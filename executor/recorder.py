@@ -1,0 +1,115 @@
+"""Builds a `Program` call by call while the calls really run on small CPU tensors.
+
+Running them is how geometry is known exactly: eager itself lays out every result and refuses what it refuses. Both the
+tracer and the strategies record through this one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from executor.args import Arg, Ref, Tuple, to_arg
+from executor.errors import TraceError
+from executor.interpreter import flatten
+from executor.memory import literal, value_of
+from executor.program import Call, Param, Program, Source, Storage, Value
+from executor.schema import op_name
+
+LITERAL_LIMIT = 4096  # elements of a constant that a program may hold
+
+
+class Recorder:
+    """The storages, values and calls so far. `tensors[i]` is the live tensor of value i."""
+
+    def __init__(self) -> None:
+        self.storages: list[Storage] = []
+        self.values: list[Value] = []
+        self.calls: list[Call] = []
+        self.constants: list[int] = []
+        self.tensors: list[torch.Tensor] = []
+        self.refused: BaseException | None = None
+        self._index: dict[int, int] = {}
+        self._homes: dict[int, int] = {}
+
+    def input(self, tensor: torch.Tensor, storage: Storage) -> int:
+        """Registers an input; `storage` describes the memory that it lies on, if that is new. Returns its index."""
+        self._homes.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
+        if self._home(tensor) == len(self.storages):
+            self.storages.append(storage)
+        return self._add(tensor)
+
+    def constant(self, tensor: torch.Tensor) -> int:
+        """Registers a literal tensor that the program makes itself. Returns its index."""
+        count = tensor.untyped_storage().nbytes() // tensor.itemsize
+        if count > LITERAL_LIMIT:
+            raise TraceError(f"a constant of {count} elements (at most {LITERAL_LIMIT}): pass it as an argument")
+        self.storages.append(Storage(tensor.untyped_storage().nbytes(), literal(tensor), str(tensor.device)))
+        self._homes[tensor.untyped_storage()._cdata] = len(self.storages) - 1
+        index = self._add(tensor)
+        self.constants.append(index)
+        return index
+
+    def call(self, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+        """Runs an operator on live tensors, records the call, and returns what the operator returned."""
+        return self.record(op, args, kwargs, None)
+
+    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any],
+               source: Source | None) -> Any:
+        """`call` with the arguments apart and a source line. A refusal is recorded too, and raised."""
+        name = op_name(op)
+        given = tuple(to_arg(arg, self.ref) for arg in args)
+        named = tuple((key, to_arg(arg, self.ref)) for key, arg in kwargs.items())
+        try:
+            out = op(*args, **kwargs)
+        except Exception as error:
+            self.calls.append(Call(name, given, named, (), source))
+            self.refused = error
+            raise
+        results = tuple(self._result(tensor) for tensor in flatten(out))
+        self.calls.append(Call(name, given, named, results, source))
+        return out
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether this very tensor object is a value of the program."""
+        return id(tensor) in self._index
+
+    def ref(self, tensor: torch.Tensor) -> Ref:
+        """The reference to a tensor that this program made or was given."""
+        if id(tensor) not in self._index:
+            shape = "x".join(map(str, tensor.shape)) or "0-d"
+            raise TraceError(f"a tensor from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument")
+        return Ref(self._index[id(tensor)])
+
+    def program(self, params: Sequence[Param], outputs: Arg = None,
+                twins: Sequence[tuple[int, int]] = ()) -> Program:
+        """What was recorded, as a program."""
+        raises = type(self.refused).__name__ if self.refused is not None else None
+        return Program(tuple(self.storages), tuple(self.values), tuple(params), tuple(self.calls), outputs,
+                       tuple(twins), tuple(self.constants), raises)
+
+    def _home(self, tensor: torch.Tensor) -> int:
+        return self._homes[tensor.untyped_storage()._cdata]
+
+    def _add(self, tensor: torch.Tensor) -> int:
+        index = self._index[id(tensor)] = len(self.values)
+        self.values.append(value_of(tensor, self._home(tensor)))
+        self.tensors.append(tensor)  # keeps the object and its storage alive, so ids and addresses stay unique
+        return index
+
+    def _result(self, tensor: torch.Tensor) -> int:
+        known = self._index.get(id(tensor))
+        if known is not None:
+            return known
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._homes:
+            self._homes[storage._cdata] = len(self.storages)
+            self.storages.append(Storage(storage.nbytes(), None, str(tensor.device)))
+        return self._add(tensor)
+
+
+def outputs_tree(outputs: Sequence[int]) -> Arg:
+    """The outputs tree of a program that returns these values as a tuple."""
+    return Tuple(tuple(Ref(i) for i in outputs))
