@@ -78,8 +78,8 @@ def on_base(base: torch.Tensor, value: Value) -> torch.Tensor:
     if base.dtype != dtype:
         whole = base.numel() * base.itemsize // dtype.itemsize * dtype.itemsize // base.itemsize
         base = base[:whole].view(dtype)
-    if value.shape != base.shape or value.strides != (1,) or value.offset:
-        base = base.as_strided(value.shape, value.strides, value.offset)
+    # Also where the value is the whole base: each value is a tensor object of its own, or two inputs become twins.
+    base = base.as_strided(value.shape, value.strides, value.offset)
     if value.conj:
         base = base.conj()
     if value.neg:
