@@ -1,0 +1,112 @@
+"""The parts of a stand-alone script that are the same for every case: plain Python that imports nothing but torch."""
+
+from __future__ import annotations
+
+OBSERVE = '''\
+def parts(tree, name):
+    """A result's leaves, and the types of the tuples, lists and dicts that hold them, each with its place."""
+    if not isinstance(tree, (dict, list, tuple)):
+        yield name, tree
+        return
+    yield name, type(tree).__name__
+    for key, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        yield from parts(item, f"{name}[{key!r}]")
+
+
+def observe(function, build):
+    """What a caller can see of one call: what it returns or raises, and the memory of its arguments afterwards."""
+    arguments, storages = build()
+    seen = {f"storage {i}": storage for i, storage in enumerate(storages)}
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        return {**seen, "exception": error}
+    leaves = list(parts(result, "result"))
+    for name, leaf in leaves:
+        seen[name] = leaf
+        if isinstance(leaf, torch.Tensor):
+            seen[name + ".dtype"], seen[name + ".shape"] = leaf.dtype, tuple(leaf.shape)
+            # The stride of a dimension of size 1 means nothing.
+            seen[name + ".stride()"] = [step for n, step in zip(leaf.shape, leaf.stride()) if n > 1 and leaf.numel()]
+'''
+
+ALIASES = """\
+    homes = {storage.untyped_storage().data_ptr(): f"storage {i}" for i, storage in enumerate(storages)}
+    starts = {storage.untyped_storage().data_ptr(): storage.data_ptr() for storage in storages}
+    for name, leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.numel():
+            memory = leaf.untyped_storage().data_ptr()
+            start = starts.setdefault(memory, leaf.data_ptr())
+            home = homes.setdefault(memory, f"the memory of {name}")
+            seen[name + " lies in"] = f"{home}, at byte {leaf.data_ptr() - start}"
+"""
+
+IDENTITIES = """\
+    objects = {}
+    for name, leaf in [*parts(arguments, "arguments"), *leaves]:
+        if isinstance(leaf, torch.Tensor):
+            seen[name + " is the object"] = objects.setdefault(id(leaf), name)
+"""
+
+KIND = '''\
+def kinds(error):
+    """The types of an exception and of those that it wraps: a compiler may wrap eager's."""
+    while error is not None:
+        yield from type(error).__mro__
+        error = error.__cause__ or getattr(error, "inner_exception", None)
+'''
+
+_SAME = '''\
+def same(expected, actual):
+    """Whether two observations are equal{how}."""
+    if isinstance(expected, Exception) and isinstance(actual, Exception):
+        return {kind}
+    if not (isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor)):
+        return type(expected) is type(actual) and expected == actual
+    if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):
+        return False
+{tensors}'''
+
+_EQUAL = "    return bool(((expected == actual) | ((expected != expected) & (actual != actual))).all())"
+
+_CLOSE = """\
+    try:
+        torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
+    except AssertionError:
+        return False
+    return True"""
+
+MAIN = """\
+MISSING = "nothing"
+
+
+def main():
+    differ = 0
+    for number, build in enumerate([{builders}], 1):
+        expected, actual = observe(program, build), observe(compiled, build)
+        names = [name for name in expected | actual if not same(expected.get(name, MISSING), actual.get(name, MISSING))]
+        if "exception" in names:
+            names = ["exception"]
+        for name in names:
+            print(f"call {{number}}, {{name}}:\\n  expected {{show(expected, name)}}\\n  actual   {{show(actual, name)}}")
+        differ += len(names)
+    print(f"DIFFERS from eager in {{differ}} ways" if differ else "equal to eager")
+    return 1 if differ else 0
+
+
+def show(seen, name):
+    value = seen.get(name, MISSING)
+    text = f"{{type(value).__name__}}: {{value}}" if isinstance(value, Exception) else str(value)
+    return text.replace("\\n", "\\n           ")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())"""
+
+
+def same(*, exact: bool, raises: bool) -> str:
+    """The function that compares two observations; `raises` says that eager refuses the program."""
+    how = ", NaN equal to NaN" if exact else " within torch.testing's tolerance for their dtype"
+    # Only a program that eager refuses has an exception on both sides, as long as eager works.
+    kind = "type(expected) in kinds(actual)" if raises else "type(expected) is type(actual)"
+    return _SAME.format(how=how, kind=kind, tensors=_EQUAL if exact else _CLOSE)
