@@ -1,0 +1,171 @@
+"""The adversary: runs regions on the CPU under hostile schedules, drawn by a seed from all that the memory model allows.
+
+What may happen inside a region, all of it seen on real fusers:
+
+1. kernels run in any topological order of the dataflow, their elements interleaved;
+2. a value may be computed anew from the region's inputs at any later moment;
+3. an early write-back lands at any moment after its value is known, also before other reads of its target;
+4. an output that is reached from an input by moving elements alone, or whose value is written back early, may be handed
+   out as that input's own memory;
+5. a late write-back is made by the host after all kernels, in program order.
+
+With late write-backs alone nothing changes while a region runs, so that 1 and 2 cannot show; 4 does, and is used
+wherever it may be. With early ones the elements are computed in rounds: each round evaluates everything anew from the
+memory of that moment and keeps, and writes back, a random share of the elements.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from executor.args import to_python
+from executor.backends.base import Backend, Kernel
+from executor.calls import Runner, prepare
+from executor.facts import facts, operand_list
+from executor.schema import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from executor.memory_ssa import MemorySSA
+    from executor.partition import Partition
+    from executor.program import Call, Program
+    from executor.regions import Region
+
+ROUNDS = 3
+
+
+class WeakMemory(Backend):
+    """`seed` draws the schedules. `early`: the share of allowed early write-backs that are made so."""
+
+    name = "weak_memory"
+
+    def __init__(self, seed: int = 0, early: float = 0.5) -> None:
+        self.seed, self.early = seed, early
+        self._random = random.Random(seed)
+
+    def supports(self, program: Program, call: Call) -> bool:
+        """Every call: it runs eagerly inside."""
+        del program, call
+        return True
+
+    def writes_early(self, found: Partition, memory: MemorySSA, store: int) -> bool:
+        """A coin."""
+        del found, memory, store
+        return self._random.random() < self.early
+
+    def compile(self, region: Region) -> Kernel:
+        """The region under one schedule, drawn now, so that every call of the kernel replays it."""
+        schedule = random.Random(self._random.randrange(1 << 30))
+        runners = [prepare(call) for call in topological(region.calls, schedule)]
+        shared = {v: moves(region, v) for v in region.aliases if schedule.random() < 0.5}
+        count = len(region.program.values)
+        if region.early:
+            return _in_rounds(region, runners, shared, schedule.randrange(1 << 30))
+
+        def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            env = _environment(region, inputs, count)
+            for run in runners:
+                run(env)
+            return [_handed_out(env, v, shared) for v in region.outputs]
+
+        return kernel
+
+
+def topological(calls: Sequence[Call], schedule: random.Random) -> list[Call]:
+    """The calls in a random order that respects their dataflow."""
+    makers = {result: i for i, call in enumerate(calls) for result in call.results}
+    waits = [{makers[v] for v in operand_list(call) if v in makers} for call in calls]
+    followers: list[list[int]] = [[] for _ in calls]
+    for i, needed in enumerate(waits):
+        for j in needed:
+            followers[j].append(i)
+    ready = [i for i, needed in enumerate(waits) if not needed]
+    order = []
+    while ready:
+        i = ready.pop(schedule.randrange(len(ready)))
+        order.append(calls[i])
+        for j in followers[i]:
+            waits[j].discard(i)
+            if not waits[j]:
+                ready.append(j)
+    return order
+
+
+def _environment(region: Region, inputs: Sequence[torch.Tensor], count: int) -> list[Any]:
+    env: list[Any] = [None] * count
+    for index, tensor in zip(region.inputs, inputs, strict=True):
+        env[index] = tensor
+    return env
+
+
+def moves(region: Region, output: int) -> tuple[int, list[Call]]:
+    """An input of the region, and the calls that move its elements to the output: views, and copies that may be left out."""
+    early = {value: target for target, value in region.early}
+    chain: list[Call] = []
+    makers = {result: call for call in region.calls for result in call.results}
+    v = output
+    while v not in region.inputs:
+        if v in early:
+            return early[v], chain[::-1]
+        chain.append(makers[v])
+        v = operand_list(makers[v])[0]
+    return v, chain[::-1]
+
+
+def _handed_out(env: list[Any], v: int, shared: dict[int, tuple[int, list[Call]]]) -> torch.Tensor:
+    """An output: what was computed, or a view of an input with the same elements if this schedule shares its memory."""
+    computed: torch.Tensor = env[v]
+    if v not in shared:
+        return computed
+    source, chain = shared[v]
+    try:
+        view = _view_of(env[source], chain)
+    except RuntimeError:  # no view can be had of this layout
+        return computed
+    return view if view.shape == computed.shape else computed
+
+
+def _view_of(tensor: torch.Tensor, chain: list[Call]) -> torch.Tensor:
+    """The input with the chain's views applied and its copies left out, as a tensor object of its own."""
+    tensor = tensor.detach()
+    for call in chain:
+        if not facts(call.op).move:
+            tensor = resolve(call.op)(tensor, *[to_python(arg, ()) for arg in call.args[1:]])
+        elif call.op == "aten.reshape.default":
+            tensor = tensor.view(to_python(call.args[1], ()))
+    return tensor
+
+
+def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[int, list[Call]]], seed: int) -> Kernel:
+    """A kernel with early write-backs: each round computes from the memory of its moment and keeps a share of elements."""
+    count = len(region.program.values)
+    early = [value for _, value in region.early]
+
+    def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        schedule = torch.Generator().manual_seed(seed)
+        env = _environment(region, inputs, count)
+        kept: dict[int, torch.Tensor] = {}
+        shares: dict[tuple[int, ...], torch.Tensor] = {}
+        for turn in range(ROUNDS):
+            for run in runners:
+                run(env)
+            for v in (*region.outputs, *early):
+                now: torch.Tensor = env[v]
+                if v not in kept:
+                    kept[v] = now.clone()
+                shape = tuple(now.shape)
+                if shape not in shares:
+                    shares[shape] = torch.randint(ROUNDS, shape, generator=schedule)
+                mine = shares[shape] == turn  # one thread computes an element of all values of this shape
+                kept[v] = torch.where(mine, now, kept[v])
+            for target, value in region.early:
+                env[target].copy_(torch.where(shares[tuple(env[value].shape)] == turn, env[value], env[target]))
+        for v in region.outputs:
+            env[v] = kept[v]
+        return [_handed_out(env, v, shared) for v in region.outputs]
+
+    return kernel

@@ -1,0 +1,190 @@
+"""A program under reconstruction: the passes append calls here, and the geometry of every new value is found for them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from executor.args import Arg, Const, Device, List, Ref, rename, to_python
+from executor.facts import operand_list
+from executor.interpreter import flatten
+from executor.memory import value_of
+from executor.program import Call, Program, Source, Storage, Value, contiguous_strides, itemsize
+from executor.schema import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Operands up to this many elements are laid out for real to learn a result's geometry; larger ones on the meta device.
+_REAL = 4096
+_HERE = -1  # the storage of a result that lies on its first operand
+
+
+class Builder:
+    """Storages, values and calls so far; starts from a program's storages and values, without its calls."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.storages: list[Storage] = list(program.storages)
+        self.values: list[Value] = list(program.values)
+        self.calls: list[Call] = []
+
+    def finish(self, outputs: Arg | None = None) -> Program:
+        """The program with the calls that were appended."""
+        tree = self.program.outputs if outputs is None else outputs
+        return msgspec.structs.replace(self.program, storages=tuple(self.storages), values=tuple(self.values),
+                                       calls=tuple(self.calls), outputs=tree)
+
+    def twin(self, value: int) -> int:
+        """A new value laid out like this one, on a storage of its own."""
+        geometry = self.values[value]
+        self.values.append(msgspec.structs.replace(geometry, storage=len(self.storages)))
+        self.storages.append(self.storages[geometry.storage])
+        return len(self.values) - 1
+
+    def emit(self, op: str, *args: Arg, source: Source | None = None, kwargs: tuple[tuple[str, Arg], ...] = ()) -> int:
+        """Appends a call that returns one tensor; the new value's index."""
+        call = Call(op, args, kwargs, (), source)
+        operands = operand_list(call)
+        geometry = _geometry(call, operands, self.values)[0]
+        device = self.storages[self.values[operands[0]].storage].device if operands else "cpu"
+        if not operands:
+            device = next((arg.name for key, arg in kwargs if key == "device" and isinstance(arg, Device)), "cpu")
+        return self.append(call, geometry, device, self.values[operands[0]].storage if operands else _HERE)
+
+    def append(self, call: Call, geometry: Value, device: str, home: int) -> int:
+        """Appends a call whose result is known: on the storage `home` if `geometry.storage` is negative, else on a new one."""
+        if geometry.storage < 0:
+            geometry = msgspec.structs.replace(geometry, storage=home)
+        else:
+            geometry = msgspec.structs.replace(geometry, storage=len(self.storages))
+            self.storages.append(Storage(geometry.end, None, device))
+        self.values.append(geometry)
+        self.calls.append(msgspec.structs.replace(call, results=(len(self.values) - 1,)))
+        return len(self.values) - 1
+
+    def replace_operands(self, call: Call, new: dict[int, int]) -> None:
+        """Appends an existing call on other operands, with the same contents; its results stay laid out as they are.
+
+        An operator lays out its results like its operands. Where these are laid out in another way, the results are put
+        back in order: by a view if only strides of single elements differ, else by a copy.
+        """
+        changed = renamed(call, new)
+        moved = any(self.values[a].strides != self.values[b].strides for a, b in new.items())
+        if not moved or not call.results:
+            self.calls.append(changed)
+            return
+        found = _geometry(changed, operand_list(changed), self.values)
+        if any(geometry.storage < 0 for geometry in found):
+            self.calls.append(call)  # a copy would become a view: it stays a copy of what it was one of
+            return
+        results, fixes = list(call.results), []
+        for i, (result, geometry) in enumerate(zip(call.results, found, strict=True)):
+            wanted = self.values[result]
+            if geometry.strides != wanted.strides and geometry.storage >= 0:
+                self.values.append(msgspec.structs.replace(geometry, storage=wanted.storage))
+                results[i] = len(self.values) - 1
+                fixes.append((results[i], result))
+        self.calls.append(msgspec.structs.replace(changed, results=tuple(results)))
+        for actual, result in fixes:
+            self._relayout(actual, result, call.source)
+
+    def _relayout(self, actual: int, result: int, source: Source | None) -> None:
+        """Appends what makes `result` of `actual`, which has the same elements on the same storage in another order."""
+        geometry, wanted = self.values[actual], self.values[result]
+        long = [dim for dim, size in enumerate(wanted.shape) if size > 1]
+        if any(geometry.strides[dim] != wanted.strides[dim] for dim in long):
+            self.storages.append(self.storages[wanted.storage])
+            self.values[actual] = msgspec.structs.replace(geometry, storage=len(self.storages) - 1)
+            order = sorted(range(len(wanted.shape)), key=lambda dim: -wanted.strides[dim])
+            turned = self.view("aten.permute.default", actual, sizes(order), source=source)
+            kwargs = (("memory_format", Const("contiguous_format")),)
+            actual = self.emit("aten.clone.default", Ref(turned), kwargs=kwargs, source=source)
+            self.values[actual] = msgspec.structs.replace(self.values[actual], storage=wanted.storage)
+        args = (Ref(actual), sizes(wanted.shape), sizes(wanted.strides), wanted.offset)
+        self.calls.append(Call("aten.as_strided.default", args, (), (result,), source))
+
+    def copy(self, target: int, value: int, source: Source | None = None) -> None:
+        """Appends the write of a value into memory."""
+        self.calls.append(Call("aten.copy_.default", (Ref(target), Ref(value)), (), (target,), source))
+
+    def view(self, op: str, value: int, *args: Arg, source: Source | None = None) -> int:
+        """Appends a call of a view operator on one value."""
+        return self.emit(op, Ref(value), *args, source=source)
+
+    def as_strided(self, value: int, like: Value, offset: int, source: Source | None = None) -> int:
+        """Appends a view with the shape and strides of `like`; nothing is run, so it may reach past the value's own end."""
+        geometry = Value(_HERE, self.values[value].dtype, like.shape, like.strides, offset)
+        call = Call("aten.as_strided.default", (Ref(value), sizes(like.shape), sizes(like.strides), offset), (), (), source)
+        return self.append(call, geometry, "", self.values[value].storage)
+
+    def full(self, like: Value, shape: tuple[int, ...], fill: Arg, source: Source | None = None) -> int:
+        """Appends a constant tensor of this dtype on the device of `like`."""
+        device = self.storages[like.storage].device
+        call = Call("aten.full.default", (sizes(shape), fill), (("dtype", Const(like.dtype)), ("device", Device(device))),
+                    (), source)
+        return self.append(call, Value(0, like.dtype, shape, contiguous_strides(shape)), device, _HERE)
+
+    def empty(self, value: int, source: Source | None = None) -> None:
+        """Appends the allocation of an existing value, without contents."""
+        geometry = self.values[value]
+        kwargs = (("dtype", Const(geometry.dtype)), ("device", Device(self.storages[geometry.storage].device)))
+        self.calls.append(Call("aten.empty_strided.default", (sizes(geometry.shape), sizes(geometry.strides)), kwargs,
+                               (value,), source))
+
+    def cast(self, value: int, dtype: str, source: Source | None = None) -> int:
+        """The value in this dtype; the value itself if it has it."""
+        if self.values[value].dtype == dtype:
+            return value
+        return self.emit("aten._to_copy.default", Ref(value), kwargs=(("dtype", Const(dtype)),), source=source)
+
+    def expand(self, value: int, shape: tuple[int, ...], source: Source | None = None) -> int:
+        """The value expanded to this shape; the value itself if it has it."""
+        if self.values[value].shape == shape:
+            return value
+        return self.view("aten.expand.default", value, sizes(shape), source=source)
+
+
+def sizes(numbers: Sequence[int]) -> List:
+    """A list argument."""
+    return List(tuple(numbers))
+
+
+def renamed(call: Call, new: dict[int, int]) -> Call:
+    """The call with operands replaced; results stay."""
+    if not new or not any(i in new for i in operand_list(call)):
+        return call
+
+    def ref(index: int) -> Arg:
+        return Ref(new.get(index, index))
+
+    return msgspec.structs.replace(call, args=tuple(rename(arg, ref) for arg in call.args),
+                                   kwargs=tuple((key, rename(arg, ref)) for key, arg in call.kwargs))
+
+
+def _geometry(call: Call, operands: list[int], values: list[Value]) -> tuple[Value, ...]:
+    """What the call returns: on storage -1 if it lies on its first operand's."""
+    place = {index: i for i, index in enumerate(dict.fromkeys(operands))}
+    local = tuple(msgspec.structs.replace(values[index], storage=0) for index in place)
+    return _infer(renamed(call, place), local)
+
+
+@lru_cache(maxsize=4096)
+def _infer(call: Call, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Runs the operator on tensors laid out like its operands: zeros, so that whatever indexes stays in range."""
+    real = sum(max(value.end, 1) for value in operands) <= 8 * _REAL
+    tensors = [_tensor(value, "cpu" if real else "meta") for value in operands]
+    kwargs = {name: to_python(arg, tensors) for name, arg in call.kwargs if name != "device"}
+    results = flatten(resolve(call.op)(*[to_python(arg, tensors) for arg in call.args], **kwargs))
+    home = tensors[0].untyped_storage()._cdata if tensors else None
+    return tuple(value_of(result, _HERE if result.untyped_storage()._cdata == home else 0) for result in results)
+
+
+def _tensor(value: Value, device: str) -> torch.Tensor:
+    base = torch.zeros(max(value.end // itemsize(value.dtype), 1), dtype=value.torch_dtype, device=device)
+    tensor = base.as_strided(value.shape, value.strides, value.offset)
+    tensor = tensor.conj() if value.conj else tensor
+    return torch._neg_view(tensor) if value.neg else tensor

@@ -1,0 +1,80 @@
+"""Calls made ready to run many times: operator looked up, constant arguments built, operands by position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from executor.args import Arg, Ref, refs, to_python
+from executor.interpreter import flatten
+from executor.schema import resolve
+
+if TYPE_CHECKING:
+    from executor.program import Call
+
+Runner = Callable[[list[Any]], None]
+
+
+def prepare(call: Call) -> Runner:
+    """A function that runs the call on the tensors of an environment, indexed by value, and puts its results there."""
+    op = resolve(call.op)
+    getters = [_getter(arg) for arg in call.args]
+    kwargs = {key: _getter(arg) for key, arg in call.kwargs}
+    static = {key: constant for key, (slot, constant, _) in kwargs.items() if slot is None}
+    plain = all(rebuild is None for _, _, rebuild in (*getters, *kwargs.values()))
+    if plain and len(static) == len(kwargs) and len(call.results) == 1:
+        return _plain(op, [(slot, constant) for slot, constant, _ in getters], static, call.results[0])
+    return _general(op, call)
+
+
+def _getter(arg: Arg) -> tuple[int | None, Any, Arg]:
+    """(the value's index, a constant, a tree to rebuild at each call): one of them."""
+    if isinstance(arg, Ref):
+        return arg.index, None, None
+    if next(refs(arg), None) is not None:
+        return None, None, arg
+    return None, to_python(arg, ()), None
+
+
+def _plain(op: Any, args: list[tuple[int | None, Any]], kwargs: dict[str, Any], result: int) -> Runner:
+    """One tensor result, operands at the top level only: most calls, and those whose overhead shows."""
+    slots = [slot for slot, _ in args if slot is not None]
+    leading = all(slot is not None for slot, _ in args[:len(slots)])
+    rest = [constant for slot, constant in args if slot is None]
+    if leading and len(slots) == 1:
+        first = slots[0]
+
+        def unary(env: list[Any]) -> None:
+            env[result] = op(env[first], *rest, **kwargs)
+
+        return unary
+    if leading and len(slots) == 2:
+        left, right = slots
+
+        def binary(env: list[Any]) -> None:
+            env[result] = op(env[left], env[right], *rest, **kwargs)
+
+        return binary
+
+    def any_arity(env: list[Any]) -> None:
+        env[result] = op(*[constant if slot is None else env[slot] for slot, constant in args], **kwargs)
+
+    return any_arity
+
+
+def _general(op: Any, call: Call) -> Runner:
+    results = call.results
+
+    def run(env: list[Any]) -> None:
+        kwargs = {key: to_python(arg, env) for key, arg in call.kwargs}
+        out = op(*[to_python(arg, env) for arg in call.args], **kwargs)
+        if isinstance(out, torch.Tensor):
+            if results:
+                env[results[0]] = out
+            return
+        for index, tensor in zip(results, flatten(out), strict=True):
+            env[index] = tensor
+
+    return run

@@ -1,0 +1,89 @@
+"""Dead calls and common subexpressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from executor.args import Ref, refs, rename
+from executor.builder import renamed
+from executor.facts import facts, operand_list
+from executor.memory_ssa import MemorySSA, State
+
+if TYPE_CHECKING:
+    from executor.program import Call, Program, Value
+
+
+def dead_calls(program: Program) -> Program:
+    """The same program without the calls whose results nobody uses and that write nothing."""
+    memory = MemorySSA(program)
+    used = set(refs(program.outputs))
+    kept: list[Call] = []
+    for i in range(len(program.calls) - 1, -1, -1):
+        call = program.calls[i]
+        if memory.accesses[i].writes or not used.isdisjoint(call.results):
+            kept.append(call)
+            used.update(operand_list(call))
+    if len(kept) == len(program.calls):
+        return program
+    return msgspec.structs.replace(program, calls=tuple(reversed(kept)))
+
+
+def common_subexpressions(program: Program) -> Program:
+    """The same program with calls that compute the same from the same computed once.
+
+    Two reads of memory are the same only if the same writes reach both. Fresh tensors that are returned, or written
+    later, stay apart: eager gives each its own memory. So do the results of views that are returned: each is an object.
+    """
+    memory = MemorySSA(program)
+    state = State(program.values)
+    apart = set(refs(program.outputs)).union(program.inputs)
+    seen: dict[tuple[object, ...], Call] = {}
+    new: dict[int, int] = {}
+    calls: list[Call] = []
+    for i, original in enumerate(program.calls):
+        what = memory.accesses[i]
+        call = renamed(original, new)
+        for value in what.writes:
+            state.write(i, value)
+        if not what.writes and not facts(call.op).uninitialised and call.results:
+            versions = tuple(tuple(r.write.seq for r in state.reaching(v)) for v in what.reads if memory.is_memory(v))
+            key = (call.op, call.args, call.kwargs, versions, len(call.results), _exactly(call))
+            earlier = seen.setdefault(key, call)
+            if earlier is not call and not _kept_apart(memory, earlier, call, apart):
+                new.update(zip(call.results, earlier.results, strict=True))
+                continue
+        calls.append(call)
+    if len(calls) == len(program.calls):
+        return program
+    return msgspec.structs.replace(program, calls=tuple(calls), values=_rehomed(memory, new),
+                                   outputs=rename(program.outputs, lambda i: Ref(new.get(i, i))))
+
+
+def _kept_apart(memory: MemorySSA, earlier: Call, call: Call, objects: set[int]) -> bool:
+    """Whether somebody can tell the second call's results from the first one's: their memory, or the tensor objects."""
+    values = memory.program.values
+    for first, second in zip(earlier.results, call.results, strict=True):
+        if second in objects:
+            return True
+        for home, maker in ((values[first].storage, memory.maker.get(first)), (values[second].storage, memory.maker.get(second))):
+            if memory.owner.get(home) == maker and home in memory.memory:
+                return True
+        home = values[second].storage
+        if home in memory.returned and memory.owner.get(home) == memory.maker.get(second):
+            return True
+    return False
+
+
+def _rehomed(memory: MemorySSA, new: dict[int, int]) -> tuple[Value, ...]:
+    """The values; views of what was merged lie on the memory that is left."""
+    values = memory.program.values
+    homes = {values[a].storage: values[b].storage for a, b in new.items() if values[a].storage != values[b].storage}
+    return tuple(msgspec.structs.replace(v, storage=homes[v.storage]) if v.storage in homes else v for v in values)
+
+
+def _exactly(call: Call) -> tuple[object, ...]:
+    """1, 1.0 and True, or 0.0 and -0.0, are equal as keys and different as arguments."""
+    args = (*call.args, *(arg for _, arg in call.kwargs))
+    return tuple((type(arg), repr(arg) if type(arg) is float else None) for arg in args)

@@ -1,0 +1,55 @@
+"""Store-to-load forwarding: a read of memory whose newest write covers it uses the written value instead.
+
+The value is exact where the read covers the same elements in the same order, and some views of it where the read is a
+part. What remains reading memory afterwards is what needs memory: entry states, and reads that several writes reach.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from executor.builder import Builder
+from executor.geometry import Overlap
+from executor.memory_ssa import MemorySSA, State
+from executor.passes.index_maps import project
+
+if TYPE_CHECKING:
+    from executor.facts import Access
+    from executor.memory_ssa import Reach
+    from executor.program import Call, Program, Source
+
+
+def forward(program: Program) -> Program:
+    """The same program with written values in the place of what is known to be them in memory."""
+    memory = MemorySSA(program)
+    builder, state = Builder(program), State(program.values)
+    for i, call in enumerate(program.calls):
+        what = memory.accesses[i]
+        # A call that only memory can tell the result of runs eagerly, between regions: it reads memory for free.
+        if what.writes:
+            builder.calls.append(call)
+        else:
+            builder.replace_operands(call, _forwarded(builder, call, what, memory, state))
+        for value in what.writes:
+            state.write(i, value)
+    return builder.finish()
+
+
+def _forwarded(builder: Builder, call: Call, what: Access, memory: MemorySSA, state: State) -> dict[int, int]:
+    """For each operand that is read in memory and whose value is known, that value."""
+    new: dict[int, int] = {}
+    for value in what.reads:
+        if memory.is_memory(value) and (reach := state.reaching(value)):
+            found = forwarded(builder, memory, value, reach[0], call.source)
+            if found is not None:
+                new[value] = found
+    return new
+
+
+def forwarded(builder: Builder, memory: MemorySSA, read: int, newest: Reach, source: Source | None) -> int | None:
+    """Appends what gives a read the value of the write that covers it; None if that isn't known, or no view of it."""
+    stored = memory.stored(newest.write.call)
+    if stored is None or newest.overlap is Overlap.PARTIAL:
+        return None
+    values = builder.values
+    return project(builder, stored, values[read], values[newest.write.value], newest.overlap, source)

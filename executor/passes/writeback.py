@@ -1,0 +1,78 @@
+"""Write-backs: which stores have to happen at all.
+
+A store is dead only if nobody reads what it wrote before later stores have together overwritten every byte of it, or
+before a temporary's memory is forgotten. Live stores are never trimmed, and they keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from executor.geometry import Overlap, overlap
+from executor.memory_ssa import MemorySSA, footprint
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from executor.geometry import Footprint
+    from executor.program import Program
+
+# Unions of stores are formed byte by byte, for stores of up to this many bytes.
+_LISTED = 1 << 16
+
+
+def dead_stores(program: Program) -> Program:
+    """The same program without the stores that nobody can see."""
+    memory = MemorySSA(program)
+    dead = [i for i in range(len(program.calls)) if memory.stored(i) is not None and _is_dead(memory, i)]
+    if not dead:
+        return program
+    gone = set(dead)
+    calls = tuple(call for i, call in enumerate(program.calls) if i not in gone)
+    return msgspec.structs.replace(program, calls=calls)
+
+
+def _is_dead(memory: MemorySSA, store: int) -> bool:
+    values = memory.program.values
+    target = values[memory.accesses[store].writes[0]]
+    seen_at_end = target.storage in memory.entry or target.storage in memory.returned
+    left = Remainder(footprint(target))
+    for i in range(store + 1, len(memory.accesses)):
+        what = memory.accesses[i]
+        if left.empty:
+            break
+        if any(values[r].storage == target.storage and left.meets(footprint(values[r])) for r in what.reads):
+            return False
+        if memory.stored(i) is not None and values[what.writes[0]].storage == target.storage:
+            left.subtract(footprint(values[what.writes[0]]))
+    return left.empty or not seen_at_end
+
+
+class Remainder:
+    """The bytes of a footprint that are left after others were subtracted. Inexact only by keeping too much."""
+
+    def __init__(self, whole: Footprint) -> None:
+        self.whole = whole
+        self.empty = whole.numel == 0
+        self._bytes: npt.NDArray[np.int64] | None = None
+
+    def meets(self, other: Footprint) -> bool:
+        """Whether some byte that is left may be among the other's."""
+        if self.empty or overlap(other, self.whole) is Overlap.NO_ALIAS:
+            return False
+        return self._bytes is None or bool(np.isin(self._bytes, other.byte_set()).any())
+
+    def subtract(self, other: Footprint) -> None:
+        """Takes the other's bytes away."""
+        how = overlap(self.whole, other)
+        if how is Overlap.NO_ALIAS or self.empty:
+            return
+        if how is not Overlap.PARTIAL:
+            self.empty = True
+        elif max(self.whole.numel * self.whole.itemsize, other.numel * other.itemsize) <= _LISTED:
+            left = self.whole.byte_set() if self._bytes is None else self._bytes
+            self._bytes = left[~np.isin(left, other.byte_set())]
+            self.empty = not len(self._bytes)

@@ -1,0 +1,227 @@
+"""A partitioned program as a list of steps: regions for the backend, and what the host does between them.
+
+A region takes values as inputs, runs calls, and hands out the values that somebody outside needs. Views are addresses,
+so a region hands out only what its calls computed, and whoever needs a view of that makes it anew. The write-backs of a
+level come after its region, in program order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from executor.args import List, Ref, refs
+from executor.facts import UPDATE_ALIASES, facts, operand_list
+from executor.memory_ssa import MemorySSA
+from executor.partition import hazards
+from executor.program import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from executor.partition import Hazard, Partition
+    from executor.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Calls for a backend to run as one unit.
+
+    `inputs` are values that exist before it, `outputs` values of its calls that are needed after it. `early` are pairs
+    (target among the inputs, value of a call) that the backend's kernel stores itself. `aliases` maps each output that
+    a backend may hand out as an input's own memory to that input; `detached` are those that must not stay so, and that
+    the host copies. `groups` are the inputs that share a storage, by storage.
+    """
+
+    level: int
+    program: Program
+    calls: tuple[Call, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    early: tuple[tuple[int, int], ...] = ()
+    aliases: dict[int, int] = field(default_factory=dict)
+    detached: frozenset[int] = frozenset()
+
+    @property
+    def groups(self) -> dict[int, tuple[int, ...]]:
+        """The inputs that share a storage with another input, by storage."""
+        found: dict[int, list[int]] = {}
+        for value in self.inputs:
+            found.setdefault(self.program.values[value].storage, []).append(value)
+        return {storage: tuple(members) for storage, members in found.items() if len(members) > 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The boundary before region `level` that hazards force; `aliases` are the values that it orders, each once."""
+
+    level: int
+    hazards: tuple[Hazard, ...]
+    aliases: tuple[int, ...]
+
+
+Step = Region | Barrier | Call
+
+
+class Layout:
+    """Puts the calls of a partition in the order in which they run."""
+
+    def __init__(self, found: Partition, memory: MemorySSA) -> None:
+        self.found, self.memory, self.program = found, memory, found.program
+        self.steps: list[Step] = []
+        self.made = set(self.program.inputs).union(self.program.constants)
+        self.home = {i: level for i, (level, fused) in enumerate(zip(found.levels, found.fused, strict=True)) if fused}
+        self._needed = self._needed_outside()
+        self._barriers = barriers(found, memory)
+
+    def run(self) -> list[Step]:
+        """All steps."""
+        calls = self.program.calls
+        by_level: dict[int, tuple[list[int], list[int]]] = {}
+        for i, level in enumerate(self.found.levels):
+            if level is not None:
+                by_level.setdefault(level, ([], []))[0 if self.found.fused[i] else 1].append(i)
+        for level in sorted(by_level):
+            fused, host = by_level[level]
+            if level in self._barriers:
+                self._need(self._barriers[level].aliases)
+                self.steps.append(self._barriers[level])
+            if fused:
+                self._region(level, fused, host)
+            for i in host:
+                if i not in self.found.early:
+                    self._need(operand_list(calls[i]))
+                    self.steps.append(calls[i])
+                    self.made.update(calls[i].results)
+        self._need(refs(self.program.outputs))
+        return self.steps
+
+    def _region(self, level: int, fused: list[int], host: list[int]) -> None:
+        calls: list[Call] = []
+        inputs: dict[int, None] = {}
+        inside: set[int] = set()
+        for i in fused:
+            call = self.program.calls[i]
+            for v in operand_list(call):
+                self._bring_in(v, level, calls, inputs, inside)
+            calls.append(call)
+            inside.update(call.results)
+        early = []
+        for i in host:
+            if i in self.found.early:
+                target, value = operand_list(self.program.calls[i])
+                inputs[target] = None
+                early.append((target, value))
+        self._need(inputs)
+        outputs = tuple(r for i in fused for r in self.program.calls[i].results if r in self._needed)
+        aliases = self._aliases(calls, inputs, outputs, early)
+        detached = frozenset(v for v, source in aliases.items() if self._must_detach(v, source, level))
+        self.steps.append(Region(level, self.program, tuple(calls), tuple(inputs), outputs, tuple(early), aliases, detached))
+        self.made.update(outputs)
+
+    def _bring_in(self, v: int, level: int, calls: list[Call], inputs: dict[int, None], inside: set[int]) -> None:
+        """Makes an operand available in a region: as an input, or as a view of what the region computes."""
+        if v in inside or v in inputs:
+            return
+        owner = self.memory.owner.get(self.program.values[v].storage)
+        if owner is None or self.home.get(owner) != level:
+            inputs[v] = None
+            return
+        view = self.program.calls[self.memory.maker[v]]
+        for base in operand_list(view):
+            self._bring_in(base, level, calls, inputs, inside)
+        calls.append(view)
+        inside.update(view.results)
+
+    def _need(self, values: Iterable[int]) -> None:
+        """Has the host make the addresses of these values, where they aren't there yet."""
+        for v in values:
+            if v in self.made:
+                continue
+            call = self.program.calls[self.memory.maker[v]]
+            self._need(operand_list(call))
+            self.steps.append(call)
+            self.made.update(call.results)
+
+    def _needed_outside(self) -> set[int]:
+        """The values that the host has to have: for its calls, as inputs of other regions, as outputs."""
+        found: set[int] = set()
+        wanted = list(refs(self.program.outputs))
+        for i, call in enumerate(self.program.calls):
+            if self.memory.accesses[i].address:
+                continue
+            level = self.found.levels[i] if i in self.found.early else self.home.get(i)
+            wanted += [v for v in operand_list(call) if level is None or self._level_of(v) != level]
+        while wanted:
+            v = wanted.pop()
+            if v in found:
+                continue
+            found.add(v)
+            maker = self.memory.maker.get(v)
+            if maker is not None and self.memory.accesses[maker].address:
+                wanted += operand_list(self.program.calls[maker])
+        return found
+
+    def _level_of(self, v: int) -> int | None:
+        owner = self.memory.owner.get(self.program.values[v].storage)
+        return None if owner is None else self.home.get(owner)
+
+    def _aliases(self, calls: list[Call], inputs: dict[int, None], outputs: tuple[int, ...],
+                 early: list[tuple[int, int]]) -> dict[int, int]:
+        """Which outputs a backend may hand out as the memory of which input: those reached by moving elements alone."""
+        source = {v: v for v in inputs}
+        for call in calls:
+            operands = operand_list(call)
+            if operands and operands[0] in source and self._only_moves(call, operands[0]):
+                source.update(dict.fromkeys(call.results, source[operands[0]]))
+        source.update({value: target for target, value in early})
+        return {v: source[v] for v in outputs if v in source}
+
+    def _only_moves(self, call: Call, operand: int) -> bool:
+        """Whether the results hold the operand's elements as they are, in some arrangement that a view can make."""
+        values, known = self.program.values, facts(call.op)
+        a = values[operand]
+        kept = all((a.dtype, a.conj, a.neg) == (b.dtype, b.conj, b.neg) for b in (values[r] for r in call.results))
+        return kept and (known.move or (known.views and call.op != "aten.as_strided.default"))
+
+    def _must_detach(self, v: int, source: int, level: int) -> bool:
+        """Whether it would show if this output were that input's memory."""
+        homes = (self.program.values[v].storage, self.program.values[source].storage)
+        if homes[0] in self.memory.returned or homes[0] in self.memory.memory:
+            return True
+        return any(self.program.values[w].storage == homes[1] for i, what in enumerate(self.memory.accesses)
+                   if what.writes and (self.found.levels[i] or 0) >= level for w in what.writes)
+
+
+def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:
+    """The boundaries that hazards force, by the level that they precede."""
+    by_level: dict[int, list[Hazard]] = {}
+    for hazard in hazards(found, memory):
+        level = found.levels[hazard.reader]
+        assert level is not None, "a fused call has a level"
+        by_level.setdefault(level, []).append(hazard)
+    return {level: Barrier(level, tuple(forced), tuple(dict.fromkeys(v for h in forced for v in (h.written, h.read))))
+            for level, forced in by_level.items()}
+
+
+def linear(program: Program, steps: list[Step]) -> Program:
+    """The steps as a program again: regions written out, barriers as the no-op `aliasfuzz.update_aliases`."""
+    calls: list[Call] = []
+    made = set(program.inputs).union(program.constants)
+    for step in steps:
+        for call in _written_out(step):
+            if not call.results or not made.issuperset(call.results) or facts(call.op).written:
+                calls.append(call)
+                made.update(call.results)
+    return msgspec.structs.replace(program, calls=tuple(calls))
+
+
+def _written_out(step: Step) -> Iterable[Call]:
+    if isinstance(step, Region):
+        stores = [Call("aten.copy_.default", (Ref(target), Ref(value)), (), (target,)) for target, value in step.early]
+        return (*step.calls, *stores)
+    if isinstance(step, Barrier):
+        return (Call(UPDATE_ALIASES, (List(tuple(Ref(v) for v in step.aliases)),)),)
+    return (step,)
