@@ -1,4 +1,19 @@
-"""The public face of the project: every name that a user imports, and the command `aliasfuzz`.
+"""aliasfuzz: differential fuzz-testing of tensor compilers on programs whose tensors share memory.
 
-At the end of the data flow: it imports `executor`, `strategies`, `fuzz` and `corpus`, and holds no logic of its own.
+from aliasfuzz import jit, trace, Program, check, programs, load, save
 """
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from corpus.case import Case
+from corpus.store import load, save
+from executor.jit import jit
+from executor.program import Program
+from executor.tracing import trace
+from fuzz.check import Verdict, check
+from strategies.programs import programs
+
+__all__ = ["Case", "Program", "Verdict", "check", "jit", "load", "programs", "save", "trace"]
+__version__ = version("aliasfuzz")

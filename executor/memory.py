@@ -26,8 +26,14 @@ class Memory:
     `tensors[k]` is input k; the same object stands twice where one tensor is passed twice.
     """
 
-    def __init__(self, contents: Sequence[bytes], dtypes: Sequence[str], devices: Sequence[str],
-                 values: Sequence[Value], twins: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(
+        self,
+        contents: Sequence[bytes],
+        dtypes: Sequence[str],
+        devices: Sequence[str],
+        values: Sequence[Value],
+        twins: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self._buffers: list[np.ndarray] = []
         self.bases: list[torch.Tensor] = []
         for data, dtype, device in zip(contents, dtypes, devices, strict=True):
@@ -39,12 +45,16 @@ class Memory:
     def _allocate(self, data: bytes, dtype: torch.dtype, device: str) -> None:
         raw = np.empty(len(data) + 3 * GUARD, dtype=np.uint8)
         skip = -raw.ctypes.data % GUARD
-        buffer = raw[skip:skip + len(data) + 2 * GUARD]
-        buffer[:GUARD] = buffer[GUARD + len(data):] = 0xA5
-        buffer[GUARD:GUARD + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        buffer = raw[skip : skip + len(data) + 2 * GUARD]
+        buffer[:GUARD] = buffer[GUARD + len(data) :] = 0xA5
+        buffer[GUARD : GUARD + len(data)] = np.frombuffer(data, dtype=np.uint8)
         self._buffers.append(buffer)
+        if len(data) % dtype.itemsize:  # the last bytes are no element, yet belong to the storage
+            dtype = torch.uint8
         count = len(data) // dtype.itemsize
-        base = torch.frombuffer(buffer, dtype=dtype, count=count, offset=GUARD) if count else torch.empty(0, dtype=dtype)
+        base = (
+            torch.frombuffer(buffer, dtype=dtype, count=count, offset=GUARD) if count else torch.empty(0, dtype=dtype)
+        )
         self.bases.append(base if device == "cpu" else base.to(device))
 
     def contents(self, storage: int) -> np.ndarray:
@@ -56,8 +66,11 @@ class Memory:
 
     def damaged(self) -> list[int]:
         """The storages beside which something was written out of bounds. Only CPU storages have guards that show it."""
-        return [i for i, buffer in enumerate(self._buffers)
-                if buffer[:GUARD].tobytes() != _PATTERN or buffer[-GUARD:].tobytes() != _PATTERN]
+        return [
+            i
+            for i, buffer in enumerate(self._buffers)
+            if buffer[:GUARD].tobytes() != _PATTERN or buffer[-GUARD:].tobytes() != _PATTERN
+        ]
 
     def locate(self, tensor: torch.Tensor) -> int | None:
         """The storage in whose memory the tensor's first byte lies, by address; None if in none, or it has no bytes."""
@@ -90,9 +103,13 @@ def on_base(base: torch.Tensor, value: Value) -> torch.Tensor:
 def allocate(inputs: Inputs, variant: int = 0) -> Memory:
     """Fresh memory with the contents that `inputs` asks for. Odd variants hold the same elements in reverse order."""
     storages = inputs.storages
-    return Memory([_contents(s.fill, s.nbytes, variant % 2) for s in storages],
-                  [s.fill.dtype if s.fill else "uint8" for s in storages],
-                  [s.device for s in storages], inputs.values, inputs.twins)
+    return Memory(
+        [_contents(s.fill, s.nbytes, variant % 2) for s in storages],
+        [s.fill.dtype if s.fill else "uint8" for s in storages],
+        [s.device for s in storages],
+        inputs.values,
+        inputs.twins,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -110,8 +127,9 @@ def fill_tensor(fill: Fill, count: int) -> torch.Tensor:
     dtype: torch.dtype = constant(fill.dtype)
     if isinstance(fill, Literal):
         values = [complex(v) if isinstance(v, str) else v for v in fill.values]
-        return torch.tensor(values if dtype.is_complex else [v.real if isinstance(v, complex) else v for v in values],
-                            dtype=dtype)
+        return torch.tensor(
+            values if dtype.is_complex else [v.real if isinstance(v, complex) else v for v in values], dtype=dtype
+        )
     steps = torch.arange(count, dtype=torch.int64)
     ramp = (steps % fill.period if fill.period else steps) + fill.start
     if dtype == torch.bool:
@@ -121,9 +139,9 @@ def fill_tensor(fill: Fill, count: int) -> torch.Tensor:
     return ramp.to(dtype)
 
 
-def to_bytes(flat: torch.Tensor) -> bytes:
-    """The bytes of a contiguous tensor's elements."""
-    cpu = flat.detach().cpu().contiguous()
+def to_bytes(tensor: torch.Tensor) -> bytes:
+    """The bytes of a tensor's elements in row-major order, lazy conjugates and negatives made real."""
+    cpu = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten()
     return cpu.view(torch.uint8).numpy().tobytes() if cpu.numel() else b""
 
 
@@ -146,7 +164,7 @@ def literal(tensor: torch.Tensor) -> Literal:
     return Literal("uint8", tuple(raw.tolist()))
 
 
-def _plain(value: bool | int | float | complex) -> bool | int | float | str:
+def _plain(value: bool | int | float | complex) -> bool | int | float | str:  # noqa: FBT001 (an element may be a bool)
     if isinstance(value, complex) or (isinstance(value, float) and (value != value or value in (np.inf, -np.inf))):
         return repr(value)
     return value
@@ -166,11 +184,18 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def value_of(tensor: torch.Tensor, storage: int) -> Value:
     """The geometry of a tensor that lies on the storage with this index."""
-    return Value(storage, dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()),
-                 tensor.is_conj(), tensor.is_neg())
+    return Value(
+        storage,
+        dtype_name(tensor.dtype),
+        tuple(tensor.shape),
+        tensor.stride(),
+        int(tensor.storage_offset()),
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
 
 
-def describe(tensors: Sequence[torch.Tensor], fill: bool = True) -> Inputs:
+def describe(tensors: Sequence[torch.Tensor], *, fill: bool = True) -> Inputs:
     """How the tensors lie on their storages, with these storages' contents as literals unless `fill` is False.
 
     Tensors without memory (no elements anywhere on their storage) each get a storage of their own.
@@ -183,8 +208,9 @@ def describe(tensors: Sequence[torch.Tensor], fill: bool = True) -> Inputs:
         key = tensor.untyped_storage()._cdata
         if key not in homes:
             homes[key] = len(storages)
-            storages.append(Storage(tensor.untyped_storage().nbytes(), literal(tensor) if fill else None,
-                                    str(tensor.device)))
+            storages.append(
+                Storage(tensor.untyped_storage().nbytes(), literal(tensor) if fill else None, str(tensor.device))
+            )
         earlier = next((i for i, other in enumerate(tensors[:position]) if other is tensor), None)
         if earlier is not None:
             twins.append((position, earlier))
@@ -192,7 +218,7 @@ def describe(tensors: Sequence[torch.Tensor], fill: bool = True) -> Inputs:
     return Inputs(tuple(storages), tuple(values), tuple(twins))
 
 
-def clone(tensors: Sequence[torch.Tensor], twins: bool = True) -> Memory:
+def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True) -> Memory:
     """Guarded copies of the tensors' storages, with the same tensors on them; the originals stay as they are.
 
     Without `twins`, a tensor that stands there twice becomes two tensor objects.
@@ -205,8 +231,7 @@ def clone(tensors: Sequence[torch.Tensor], twins: bool = True) -> Memory:
             raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
             raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
             data[value.storage], dtypes[value.storage] = to_bytes(raw), value.dtype
-    return Memory(data, dtypes, [s.device for s in inputs.storages], inputs.values,
-                  inputs.twins if twins else ())
+    return Memory(data, dtypes, [s.device for s in inputs.storages], inputs.values, inputs.twins if twins else ())
 
 
 def whole(storage: int, dtype: str, count: int) -> Value:

@@ -18,6 +18,7 @@ import torch
 
 from executor.args import Arg, constant, refs
 from executor.errors import ProgramError
+from executor.geometry import Footprint
 
 FORMAT = "aliasfuzz.program"
 VERSION = 1
@@ -44,7 +45,8 @@ class Literal(msgspec.Struct, frozen=True, tag="literal"):
 Fill = Iota | Literal
 
 
-class Storage(msgspec.Struct, frozen=True, omit_defaults=True):
+# Nothing of a storage is left out: msgspec knows defaults by identity, and equal programs must have equal digests.
+class Storage(msgspec.Struct, frozen=True):
     """A flat allocation of `nbytes` bytes. `fill` is None for a storage that a call of the program allocates."""
 
     nbytes: int
@@ -80,6 +82,11 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
     def itemsize(self) -> int:
         """Bytes per element."""
         return itemsize(self.dtype)
+
+    @property
+    def footprint(self) -> Footprint:
+        """The addresses that this value touches, relative to its storage."""
+        return Footprint(self.itemsize, self.shape, self.strides, self.offset, self.dtype, self.conj, self.neg)
 
     @property
     def end(self) -> int:
@@ -189,7 +196,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         """The program that `to_json` wrote. Raises `ProgramError` saying which field is wrong."""
         try:
             envelope = msgspec.json.decode(data, type=_Envelope)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProgramError(f"this is no program in JSON: {error}") from error
         if envelope.format != FORMAT:
             raise ProgramError(f"format is {envelope.format!r}; a program has {FORMAT!r}")
@@ -197,7 +204,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             raise ProgramError(f"version is {envelope.version}; this release reads {VERSION}: upgrade aliasfuzz")
         try:
             return msgspec.json.decode(envelope.program, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProgramError(f"this is no program in JSON: in program: {error}") from error
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

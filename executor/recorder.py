@@ -56,8 +56,9 @@ class Recorder:
         """Runs an operator on live tensors, records the call, and returns what the operator returned."""
         return self.record(op, args, kwargs, None)
 
-    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any],
-               source: Source | None) -> Any:
+    def record(
+        self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], source: Source | None
+    ) -> Any:
         """`call` with the arguments apart and a source line. A refusal is recorded too, and raised."""
         name = op_name(op)
         given = tuple(to_arg(arg, self.ref) for arg in args)
@@ -80,15 +81,24 @@ class Recorder:
         """The reference to a tensor that this program made or was given."""
         if id(tensor) not in self._index:
             shape = "x".join(map(str, tensor.shape)) or "0-d"
-            raise TraceError(f"a tensor from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument")
+            raise TraceError(
+                f"a tensor from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument"
+            )
         return Ref(self._index[id(tensor)])
 
-    def program(self, params: Sequence[Param], outputs: Arg = None,
-                twins: Sequence[tuple[int, int]] = ()) -> Program:
+    def program(self, params: Sequence[Param], outputs: Arg = None, twins: Sequence[tuple[int, int]] = ()) -> Program:
         """What was recorded, as a program."""
         raises = type(self.refused).__name__ if self.refused is not None else None
-        return Program(tuple(self.storages), tuple(self.values), tuple(params), tuple(self.calls), outputs,
-                       tuple(twins), tuple(self.constants), raises)
+        return Program(
+            tuple(self.storages),
+            tuple(self.values),
+            tuple(params),
+            tuple(self.calls),
+            outputs,
+            tuple(twins),
+            tuple(self.constants),
+            raises,
+        )
 
     def _home(self, tensor: torch.Tensor) -> int:
         return self._homes[tensor.untyped_storage()._cdata]

@@ -10,6 +10,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -24,13 +26,15 @@ from executor.program import Inputs, Iota, Literal, Param, Program, Source
 from executor.recorder import LITERAL_LIMIT, Recorder
 from executor.schema import op_name
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_HERE = str(Path(__file__).resolve().parent) + os.sep
+_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _DATA_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 # These read memory without a dispatched call, so only the function mode sees them.
 _HIDDEN_READS = {
-    torch.Tensor.tolist: "tolist", torch.Tensor.numpy: "numpy", torch.Tensor.__array__: "__array__",
+    torch.Tensor.tolist: "tolist",
+    torch.Tensor.numpy: "numpy",
+    torch.Tensor.__array__: "__array__",
     torch.Tensor.data_ptr: "data_ptr",
 }
 
@@ -43,12 +47,12 @@ def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     Raises `TraceError` for what cannot become a program, `DataDependentError` for `.item()` and control flow on data,
     each naming the call and the source line; and whatever eager raises.
     """
-    return _Tracer(fn, args, kwargs, contents=True).trace()
+    return Tracer(fn, args, kwargs).trace()
 
 
 def trace_geometry(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """`trace` without the inputs' contents: a compiler's entry, where time counts."""
-    return _Tracer(fn, args, kwargs, contents=False).trace()
+    return Tracer(fn, args, kwargs, contents=False).trace()
 
 
 def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
@@ -56,20 +60,22 @@ def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
 
     Raises `TraceError` if eager accepts the function.
     """
-    tracer = _Tracer(fn, args, kwargs, contents=True)
+    tracer = Tracer(fn, args, kwargs)
     try:
         tracer.trace()
     except Exception as error:
         if error is not tracer.recorder.refused:
             raise
-        return tracer.recorder.program(tracer.params, None, tracer.inputs.twins)
+        return tracer.refused()
     raise TraceError(f"eager does not refuse {getattr(fn, '__name__', fn)!s}")
 
 
-class _Tracer:
+class Tracer:
     """One function, clones of its arguments, and the recorder that fills as it runs."""
 
-    def __init__(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, contents: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, contents: bool = True
+    ) -> None:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         tensors: list[torch.Tensor] = []
 
@@ -80,7 +86,7 @@ class _Tracer:
         names = parameter_names(fn, len(args))
         self.params = [Param(name, to_arg(arg, ref)) for name, arg in zip(names, args, strict=True)]
         self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
-        self.inputs = _inputs(tensors, contents)
+        self.inputs = _inputs(tensors, contents=contents)
         self.recorder = Recorder()
         # A twin becomes a tensor object of its own, so that each parameter's uses are told apart.
         memory = clone(tensors, twins=False)
@@ -89,20 +95,26 @@ class _Tracer:
         self.clones = memory.tensors
 
     def trace(self) -> Program:
+        """Runs the function and returns its program. Raises as the module's `trace` does."""
         count = len(self.args)
         trees = [to_python(param.value, self.clones) for param in self.params]
         with _Refuse(), _Record(self.recorder):
             out = self.fn(*trees[:count], **dict(zip(self.kwargs, trees[count:], strict=True)))
         return self.recorder.program(self.params, to_arg(out, self.recorder.ref), self.inputs.twins)
 
+    def refused(self) -> Program:
+        """The program up to and including the call that eager refused, after `trace` raised `recorder.refused`."""
+        return self.recorder.program(self.params, None, self.inputs.twins)
+
 
 class _Record(TorchDispatchMode):
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         if str(func) in _LIFTS:
             out = func(*args)
             if not self.recorder.knows(out):
@@ -119,14 +131,19 @@ class _Record(TorchDispatchMode):
 class _Refuse(TorchFunctionMode):
     """Refuses the methods that read a tensor's memory without a dispatched call."""
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         if func in _HIDDEN_READS:
-            raise DataDependentError(f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
-                                     "a program cannot depend on data")
-        if func is _SET_DATA:
-            raise TraceError(f"assigning to Tensor.data at {_at(_source())} changes what a tensor is, which is not "
-                             "supported; use copy_ to change its contents")
+            raise DataDependentError(
+                f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
+                "a program cannot depend on data"
+            )
+        if func == _SET_DATA:  # each access makes a wrapper of its own
+            raise TraceError(
+                f"assigning to Tensor.data at {_at(_source())} changes what a tensor is, which is not "
+                "supported; use copy_ to change its contents"
+            )
         return func(*args, **(kwargs or {}))
 
 
@@ -134,18 +151,27 @@ def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None
     """Raises `TraceError` if calls of this operator cannot be part of a program, naming it and the line."""
     name = op_name(op)
     if name == "aten._local_scalar_dense.default":
-        raise DataDependentError(f".item(), or a condition on a tensor, at {_at(source)} ({name}): a program cannot "
-                                 "depend on data; use torch.where or keep the number in a tensor")
+        raise DataDependentError(
+            f".item(), or a condition on a tensor, at {_at(source)} ({name}): a program cannot "
+            "depend on data; use torch.where or keep the number in a tensor"
+        )
     masked = name == "aten.index.Tensor" and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    )
     if masked or (not _DATA_TAGS.isdisjoint(op.tags) and name != "aten.index.Tensor"):
-        raise DataDependentError(f"{name} at {_at(source)} has a result whose shape or value depends on data, which a "
-                                 "program cannot; use torch.where or a masked write")
+        raise DataDependentError(
+            f"{name} at {_at(source)} has a result whose shape or value depends on data, which a "
+            "program cannot; use torch.where or a masked write"
+        )
     if torch.Tag.nondeterministic_seeded in op.tags:
-        raise TraceError(f"{name} at {_at(source)} draws random numbers, which is not supported; pass them as an argument")
+        raise TraceError(
+            f"{name} at {_at(source)} draws random numbers, which is not supported; pass them as an argument"
+        )
     if torch.Tag.inplace_view in op.tags:
-        raise TraceError(f"{name} at {_at(source)} changes a tensor's shape or storage in place, which is not supported; "
-                         "use the out-of-place view")
+        raise TraceError(
+            f"{name} at {_at(source)} changes a tensor's shape or storage in place, which is not supported; "
+            "use the out-of-place view"
+        )
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
@@ -164,23 +190,27 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     if type(tensor) is not torch.Tensor and not isinstance(tensor, torch.nn.Parameter):
         raise TraceError(f"an argument is a {type(tensor).__name__}; a program takes plain torch.Tensor only")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise TraceError(f"an argument is a tensor of layout {tensor.layout}; a program takes dense (strided) ones only")
+        raise TraceError(
+            f"an argument is a tensor of layout {tensor.layout}; a program takes dense (strided) ones only"
+        )
     if tensor.requires_grad:
         raise TraceError("an argument requires grad, and gradients are not supported yet: pass tensor.detach()")
     return tensor
 
 
-def _inputs(tensors: Sequence[torch.Tensor], contents: bool) -> Inputs:
+def _inputs(tensors: Sequence[torch.Tensor], *, contents: bool) -> Inputs:
     inputs = describe(tensors, fill=False)
     first: dict[int, torch.Tensor] = {}
     for tensor, value in zip(tensors, inputs.values, strict=True):
         first.setdefault(value.storage, tensor)
-    filled = [msgspec.structs.replace(storage, fill=_fill(first[i], storage.nbytes, contents))
-              for i, storage in enumerate(inputs.storages)]
+    filled = [
+        msgspec.structs.replace(storage, fill=_fill(first[i], storage.nbytes, contents=contents))
+        for i, storage in enumerate(inputs.storages)
+    ]
     return Inputs(tuple(filled), inputs.values, inputs.twins)
 
 
-def _fill(tensor: torch.Tensor, nbytes: int, contents: bool) -> Literal | Iota:
+def _fill(tensor: torch.Tensor, nbytes: int, *, contents: bool) -> Literal | Iota:
     if contents and nbytes <= LITERAL_LIMIT * tensor.itemsize:
         return literal(tensor)
     return Iota(dtype_name(tensor.dtype))
@@ -191,12 +221,12 @@ _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 def _source() -> Source | None:
     """The innermost line that belongs neither to torch nor to this package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_TORCH, _HERE, "<frozen")):
             return Source(file, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

@@ -1,0 +1,186 @@
+"""The commands of `aliasfuzz`: run, replay, show, script, targets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+
+import fuzz
+from corpus.case import Case, CorpusError
+from corpus.store import SHIPPED, Store, find, findings_folder, read
+from executor import targets
+from executor.errors import TargetError
+from fuzz.replay import replay as replay_case
+from fuzz.script import check_script
+from fuzz.script import script as script_of
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="aliasfuzz")
+def cli() -> None:
+    """Finds bugs of tensor compilers on programs whose tensors share memory.
+
+    \b
+    Examples:
+      aliasfuzz run --target thunder --budget 60s     find bugs in Lightning Thunder
+      aliasfuzz replay                                run all saved cases again
+      aliasfuzz script thunder-value-3f2a             a stand-alone file that shows one bug
+
+    Exit codes of run and replay: 0 nothing new, 1 a new bug or a changed case, 2 bad usage, 3 the harness failed.
+    """
+
+
+@cli.command()
+@click.option("--target", "names", multiple=True, metavar="T", help="Compiler under test; may repeat. Default: ours.")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
+@click.option(
+    "--workers", default="auto", show_default=True, metavar="N", help="Worker processes, or auto: one a core."
+)
+@click.option("--seed", metavar="N", help="Run the programs of an earlier run again.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write the summary there.")  # fmt: skip
+def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, json_file: Path | None) -> None:
+    """Generate programs, run them on compilers, save what differs from eager.
+
+    \b
+    Examples:
+      aliasfuzz run
+      aliasfuzz run --target thunder --target aot_eager --budget 5m
+      aliasfuzz run --target thunder --workers 1 --json summary.json
+    """
+    if workers != "auto" and not (workers.isdigit() and int(workers)):
+        raise click.BadParameter(f"a positive number, or auto, not {workers!r}", param_hint="--workers")
+    folder = Path(fuzz.__file__).parent
+    command = [sys.executable, "-m", "pytest", str(folder), "-q", "-p", "no:cacheprovider", "--fuzz-budget", budget]
+    command += [part for name in names for part in ("--fuzz-target", name)]
+    command += ["-n", workers] if workers != "1" else []
+    command += ["--fuzz-seed", seed] if seed else []
+    command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
+    sys.exit(_exit_code(subprocess.run(command, check=False).returncode))
+
+
+def _exit_code(pytest_code: int) -> int:
+    """Ours for pytest's: it ends with the summary's own code, 4 for bad usage, and 2 when interrupted."""
+    return {0: 0, 1: 1, 2: 130, 4: 2}.get(pytest_code, 3)
+
+
+@cli.command()
+@click.argument("cases", nargs=-1, metavar="[CASE]...")
+@click.option("--target", metavar="T", help="Another compiler than the one each case was found on.")
+def replay(cases: tuple[str, ...], target: str | None) -> None:
+    """Run saved cases again: all shipped and found ones, or those named.
+
+    CASE is a file, or a name or digest, or the beginning of one.
+
+    \b
+    Examples:
+      aliasfuzz replay
+      aliasfuzz replay thunder-value-3f2a
+      aliasfuzz replay --target pipeline:eager
+    """
+    if target is not None:
+        targets.get(target)
+    table = Table("case", "target", "recorded", "now", "what", box=None, pad_edge=False)
+    worst = 0
+    for path, case in _chosen(cases):
+        if isinstance(case, CorpusError):
+            table.add_row(path.name, "", "", "unreadable", escape(str(case)))
+            worst = max(worst, 2)
+            continue
+        outcome = replay_case(case, target)
+        table.add_row(path.name, target or case.target, case.state, outcome.state, escape(outcome.text.splitlines()[0]))
+        if outcome.state != "unavailable" and (outcome.state in ("open", "changed") and outcome.state != case.state):
+            worst = max(worst, 1)
+    console.print(table)
+    sys.exit(worst)
+
+
+def _chosen(names: tuple[str, ...]) -> list[tuple[Path, Case | CorpusError]]:
+    if names:
+        return [(path, read(path)) for path in map(find, names)]
+    return [entry for folder in (SHIPPED, findings_folder()) for entry in Store(folder).cases()]
+
+
+@cli.command()
+@click.argument("case")
+def show(case: str) -> None:
+    """Print a case: its program, its inputs, and what went wrong.
+
+    \b
+    Example:
+      aliasfuzz show thunder-value-3f2a
+    """
+    path = find(case)
+    found = read(path)
+    console.print(f"[bold]{escape(path.name)}[/]")
+    for name, value in _facts(found):
+        console.print(f"  {name}: {escape(value)}")
+    console.print(Syntax(str(found.program), "python", background_color="default"))
+
+
+def _facts(case: Case) -> list[tuple[str, str]]:
+    facts: list[tuple[str, Any]] = [
+        ("target", case.target), ("state", case.state), ("found", case.found), ("note", case.note),
+        ("versions", ", ".join(f"{name} {number}" for name, number in sorted(case.versions.items()))),
+        ("signature", case.signature), ("further calls", len(case.calls) or ""),
+    ]  # fmt: skip
+    return [(name, str(value)) for name, value in facts if value]
+
+
+@cli.command()
+@click.argument("case")
+@click.option("--unchecked", is_flag=True, help="Do not run the script before printing it.")
+def script(case: str, *, unchecked: bool) -> None:
+    """Print a Python file that shows a case without aliasfuzz.
+
+    It imports only torch and the compiler, and was run once in a clean process before it is printed.
+
+    \b
+    Example:
+      aliasfuzz script thunder-value-3f2a > bug.py && python bug.py
+    """
+    found = read(find(case))
+    text = script_of(found)
+    if not unchecked:
+        outcome = check_script(text)
+        note = "shows the difference" if outcome.reproduces else "shows no difference"
+        click.echo(f"# Run in a clean process: it {note} (exit code {outcome.code}).", err=True)
+    click.echo(text, nl=False)
+
+
+@cli.command(name="targets")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def targets_(*, as_json: bool) -> None:
+    """List the compilers that can be tested, and whether they are installed.
+
+    \b
+    Example:
+      aliasfuzz targets
+    """
+    rows = [(name, *_availability(name)) for name in targets.names()]
+    if as_json:
+        click.echo(json.dumps([dict(zip(("name", "available", "about"), row, strict=True)) for row in rows], indent=2))
+        return
+    table = Table("target", "available", "about", box=None, pad_edge=False)
+    for name, available, about in rows:
+        table.add_row(name, "yes" if available else "no", escape(about))
+    console.print(table)
+
+
+def _availability(name: str) -> tuple[bool, str]:
+    try:
+        target = targets.get(name)
+    except TargetError as error:
+        return False, str(error)
+    return True, (type(target).__doc__ or "").strip().splitlines()[0] if type(target).__doc__ else ""

@@ -1,0 +1,101 @@
+"""One batch: a few hundred programs from one seed, under Hypothesis, which finds a failure and shrinks it.
+
+Batches exist because one `@given` with tens of thousands of examples grows without bound, and because the first failure
+ends a batch: the next one, from another seed, finds what else there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import hypothesis
+from hypothesis import Phase, Verbosity
+from hypothesis.strategies import SearchStrategy
+
+from executor.program import Program
+from fuzz.check import Verdict
+from fuzz.findings import Kind, TargetFailure, failure_class, kind_of, size
+
+EXAMPLES = 200
+
+
+class _TimeUp(BaseException):
+    """Ends Hypothesis's work at once. No `Exception`, so that it is not taken for a failure to shrink."""
+
+
+@dataclass
+class Batch:
+    """Draws programs, judges each once, and keeps the smallest failure.
+
+    `judge` gives the verdict on a program. Failures of `muted` kinds are counted and passed over. The batch ends at
+    `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure.
+    """
+
+    judge: Callable[[Program], Verdict]
+    deadline: float
+    shrink_seconds: float
+    muted: frozenset[Kind] = frozenset()
+    programs: int = 0
+    failures: int = 0
+    kind: Kind | None = None
+    smallest: Program | None = None
+    verdict: Verdict | None = None
+    _known: dict[str, Kind | None] = field(default_factory=dict)
+
+    def run(self, strategy: SearchStrategy[Program], seed: int, examples: int = EXAMPLES) -> None:
+        """Runs the batch. Whatever is wrong with the harness itself, or the strategy, is raised."""
+
+        @hypothesis.seed(seed)
+        @hypothesis.settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            verbosity=Verbosity.quiet,
+            phases=(Phase.generate, Phase.shrink),
+            report_multiple_bugs=False,
+            print_blob=False,
+        )
+        @hypothesis.given(strategy)
+        def property_(program: Program) -> None:
+            if self.fails(program):
+                raise failure_class(self.kind)
+
+        with contextlib.suppress(TargetFailure, _TimeUp):
+            property_()
+
+    def fails(self, program: Program) -> bool:
+        """Whether the program fails as the first failure of this batch did; always the same for one program.
+
+        Raises `_TimeUp` for a program not yet judged if the time is up.
+        """
+        digest = program.digest
+        if digest not in self._known:
+            if time.monotonic() > self.deadline:
+                raise _TimeUp
+            self._known[digest] = self._judge(program)
+        kind = self._known[digest]
+        return kind is not None and kind == self.kind
+
+    def reduce(self, steps: Callable[[Program, Callable[[Program], bool]], Program]) -> None:
+        """Makes the smallest failure smaller by `steps(program, fails)`, within the time that is left."""
+        assert self.smallest is not None, "there is a failure to reduce"
+        with contextlib.suppress(_TimeUp):
+            steps(self.smallest, self.fails)
+
+    def _judge(self, program: Program) -> Kind | None:
+        self.programs += 1
+        verdict = self.judge(program)
+        if verdict.ok:
+            return None
+        self.failures += 1
+        kind = kind_of(verdict)
+        if kind in self.muted:
+            return None
+        if self.kind is None:
+            self.kind, self.deadline = kind, time.monotonic() + self.shrink_seconds
+        if kind == self.kind and (self.smallest is None or size(program) < size(self.smallest)):
+            self.smallest, self.verdict = program, verdict
+        return kind

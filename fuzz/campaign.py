@@ -1,0 +1,146 @@
+"""A shard of a campaign: batches of programs against one target until the time is up, each finding saved at once."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus.case import Case
+from corpus.signature import Signature
+from corpus.store import Store
+from executor import targets
+from executor.program import Inputs, Program
+from executor.targets import Target
+from fuzz import variants
+from fuzz.batch import Batch
+from fuzz.check import Verdict, check
+from fuzz.findings import Kind
+from fuzz.journal import Journal
+from fuzz.reducer import reduce
+from strategies.programs import programs
+
+SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline."""
+
+    target: str
+    shard: int
+    seed: int
+    deadline: float
+    shrink_seconds: float = 40.0
+    batches: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A shrunk failure: its case file, and whether its signature was in the corpus before this run."""
+
+    path: Path
+    case: Case
+    verdict: Verdict
+    known: bool
+
+
+@dataclass
+class Totals:
+    """What a shard did."""
+
+    programs: int = 0
+    failures: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
+    """The seed of a batch: the same for the same campaign, so that any batch can be run again alone."""
+    text = f"{seed}/{target}/{shard}/{batch}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def judge(compiler: Target) -> Callable[[Program], Verdict]:
+    """The verdict on a program, with further calls of the compiled function for one program in eight."""
+
+    def verdict(program: Program) -> Verdict:
+        calls: tuple[Inputs, ...] = variants.calls(program, compiler) if variants.drawn(program) else ()
+        return check(program, target=compiler, calls=calls)
+
+    return verdict
+
+
+def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Journal) -> Totals:
+    """Runs batches until the plan's deadline, saving each new finding as soon as it is shrunk.
+
+    On Ctrl-C the smallest failures so far are saved before the interrupt goes on.
+    """
+    compiler = targets.get(plan.target)
+    totals, shrunk, start = Totals(), Counter[Kind](), time.monotonic()
+    strategy = programs(compiler.limits)
+    seen: set[Signature] = set()
+    while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
+        muted = frozenset(kind for kind, count in shrunk.items() if count >= SHRINKS_PER_KIND)
+        batch = Batch(judge(compiler), plan.deadline, plan.shrink_seconds, muted)
+        try:
+            batch.run(strategy, batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
+            if batch.kind is not None:
+                batch.reduce(reduce)
+        finally:
+            totals.batches += 1
+            totals.programs += batch.programs
+            totals.failures += batch.failures
+            totals.seconds = time.monotonic() - start
+            if batch.kind is not None and batch.verdict is not None:
+                shrunk[batch.kind] += 1
+                _keep(batch.verdict, store, known, seen, totals, journal)
+            journal.write(
+                "batch",
+                target=plan.target,
+                shard=plan.shard,
+                programs=totals.programs,
+                failures=totals.failures,
+                batches=totals.batches,
+                seconds=round(totals.seconds, 3),
+            )
+        compiler.reset()
+    journal.write("done", target=plan.target, shard=plan.shard)
+    return totals
+
+
+def _keep(
+    verdict: Verdict, store: Store, known: frozenset[Signature], seen: set[Signature], totals: Totals, journal: Journal
+) -> None:
+    signature, program = verdict.signature, verdict.program
+    assert signature is not None, "only failures come here"
+    assert program is not None, "only failures of programs come here"
+    if signature in seen:
+        return
+    seen.add(signature)
+    compiler = targets.get(verdict.target)
+    calls = variants.calls(program, compiler) if verdict.call else ()
+    case = Case(
+        program=program.without_sources(),
+        target=verdict.target,
+        versions=targets.versions(compiler),
+        signature=signature,
+        state="open",
+        calls=calls,
+        found=time.strftime("%Y-%m-%d"),
+    )
+    path = store.save(case)
+    totals.findings.append(Finding(path, case, verdict, signature in known))
+    journal.write(
+        "finding",
+        target=verdict.target,
+        path=str(path),
+        signature=signature.digest,
+        known=signature in known,
+        text=str(verdict),
+        program=str(program),
+    )

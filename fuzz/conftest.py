@@ -1,0 +1,142 @@
+"""`pytest fuzz/`: options, shards spread over xdist's workers, a progress line, and the summary at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from executor.errors import AliasfuzzError
+from fuzz.options import PROFILES, Options, options
+from fuzz.summary import closing_lines, progress, summarize, to_json
+
+OPTIONS = pytest.StashKey[Options]()
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("aliasfuzz", "aliasfuzz: the main job")
+    group.addoption("--fuzz-target", action="append", default=[], metavar="T", help="compiler under test; may repeat")
+    group.addoption("--fuzz-budget", metavar="TIME", help="time for the whole run: 60s (default), 5m, 1h")
+    group.addoption("--fuzz-profile", default="dev", metavar="P", help=f"one of {', '.join(PROFILES)} (dev)")
+    group.addoption("--fuzz-seed", metavar="N", help="run the programs of an earlier run with this seed")
+    group.addoption("--fuzz-shard", metavar="I/N", help="run only shard I of N, as the summary's last line says")
+    group.addoption("--fuzz-batches", type=int, default=0, metavar="N", help="end each shard after N batches")
+    group.addoption("--fuzz-run", metavar="DIR", help="folder for the journals (.aliasfuzz/runs/...)")
+    group.addoption("--fuzz-json", default="", metavar="FILE", help="write the summary there")
+    group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Shards of one worker stay on it: groups are the only distribution of xdist that promises that."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist in ("no", "load"):
+        config.option.dist = "loadgroup"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        config.stash[OPTIONS] = msgspec.convert(given["fuzz"], Options)
+        return
+    get = config.getoption
+    try:
+        config.stash[OPTIONS] = options(
+            names=get("--fuzz-target"),
+            budget=get("--fuzz-budget"),
+            profile=get("--fuzz-profile"),
+            seed=get("--fuzz-seed"),
+            only=get("--fuzz-shard"),
+            workers=_workers(config),
+            batches=get("--fuzz-batches"),
+            run=get("--fuzz-run"),
+            corpus=get("--fuzz-corpus"),
+            root=config.rootpath,
+        )
+    except (AliasfuzzError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _workers(config: pytest.Config) -> int:
+    processes = getattr(config.option, "numprocesses", None)
+    return len(config.option.tx) if processes and config.option.tx else int(processes or 1)
+
+
+def pytest_configure_node(node: pytest.Item) -> None:  # called by xdist on the controller, once a worker
+    node.workerinput["fuzz"] = msgspec.to_builtins(node.config.stash[OPTIONS])  # type: ignore[attr-defined]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if {"fuzz_target", "fuzz_shard"} <= set(metafunc.fixturenames):
+        chosen = metafunc.config.stash[OPTIONS]
+        metafunc.parametrize(
+            "fuzz_target,fuzz_shard",
+            [
+                pytest.param(name, number, id=f"{name}-{number}", marks=pytest.mark.xdist_group(f"shard{number}"))
+                for name in chosen.targets
+                for number in chosen.shards
+            ],
+        )
+
+
+@pytest.fixture
+def fuzz_options(request: pytest.FixtureRequest) -> Options:
+    """The campaign that this test is a shard of."""
+    return request.config.stash[OPTIONS]
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+class _Progress(threading.Thread):
+    """Prints a line on the run every few seconds until it is told to stop."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(daemon=True, name="aliasfuzz-progress")
+        self.options, self.writer = config.stash[OPTIONS], config.get_terminal_writer()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(_SECONDS_BETWEEN_LINES):
+            self.writer.line()
+            self.writer.line(progress(self.options, summarize(self.options), time.time()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    if _is_worker(session.config) or session.config.option.collectonly:
+        return (yield)
+    thread = _Progress(session.config)
+    thread.start()
+    try:
+        return (yield)
+    finally:
+        thread.stopped.set()
+        thread.join()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    chosen = config.stash[OPTIONS]
+    if _is_worker(config) or not Path(chosen.folder).exists():
+        return
+    terminalreporter.section("aliasfuzz")
+    for line in closing_lines(chosen, summarize(chosen)):
+        terminalreporter.line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Ends with 1 for a new bug and with 3 where the harness itself failed, whatever pytest calls the outcome."""
+    config = session.config
+    if _is_worker(config) or config.option.collectonly or exitstatus not in (0, 1):
+        return
+    summary = summarize(config.stash[OPTIONS])
+    code = summary.exit_code
+    session.exitstatus = 3 if exitstatus == 1 and code == 0 else code
+    if config.getoption("--fuzz-json"):
+        Path(config.getoption("--fuzz-json")).write_text(to_json(config.stash[OPTIONS], summary), encoding="utf-8")

@@ -1,0 +1,45 @@
+"""Failures on their way to becoming cases: what tells them apart while Hypothesis shrinks, and the smallest of each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from executor.program import Program
+from fuzz.check import Verdict
+from fuzz.hazards import worst
+
+
+class Kind(NamedTuple):
+    """What two failures must share to be shrunk as one: less than a signature, since shrinking changes the operators."""
+
+    target: str
+    symptom: str
+    detail: str
+    dependence: str
+    relation: str
+
+
+class TargetFailure(Exception):
+    """A target differs from eager. Raised as a subclass per `Kind`, since Hypothesis tells failures apart by class."""
+
+
+@lru_cache(maxsize=4096)
+def failure_class(kind: Kind) -> type[TargetFailure]:
+    """The exception class for failures of this kind; the same object each time."""
+    name = "".join(part.title().replace("-", "").replace(" ", "") for part in kind[1:] if part)
+    return type(f"{name}Failure", (TargetFailure,), {"kind": kind})
+
+
+def kind_of(verdict: Verdict) -> Kind:
+    """The kind of a failed verdict."""
+    first = verdict.mismatches[0]
+    dependence, relation = worst(verdict.program) if verdict.program else ("none", "none")
+    return Kind(verdict.target, first.symptom, first.detail, dependence, relation)
+
+
+def size(program: Program) -> tuple[int, int, int, int, bytes]:
+    """What shrinking minimises: statements, then inputs, then elements of storage, then text."""
+    text = program.to_json()
+    elements = sum(storage.nbytes for storage in program.entry.storages)
+    return len(program.calls), len(program.inputs), elements, len(text), text

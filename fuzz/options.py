@@ -1,0 +1,114 @@
+"""The options of the main job: how long, on which targets, from which seed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from executor import targets
+from executor.errors import AliasfuzzError
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+PROFILES = {"pr": 60.0, "dev": 60.0, "nightly": 1800.0}
+SHRINK_SECONDS = 40.0
+
+
+class UsageError(AliasfuzzError):
+    """An option is wrong; the message says what it may be."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """A campaign: the same for all its workers. Times are seconds of `time.time`."""
+
+    targets: tuple[str, ...]
+    seed: int
+    shards: tuple[int, ...]
+    shard_count: int
+    budget: float
+    batches: int
+    folder: str
+    corpus: str
+    profile: str
+
+    def begin(self) -> float:
+        """When the first worker began; the first call decides it, for all workers.
+
+        The budget counts from here, so that importing torch in each worker does not eat a short one.
+        """
+        mark = Path(self.folder, "begun")
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        draft = mark.with_name(f"begun-{os.getpid()}")
+        draft.write_text(repr(time.time()))
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, mark)  # whole or not at all, and only once
+        draft.unlink()
+        return float(mark.read_text())
+
+    @property
+    def begun(self) -> float | None:
+        """When the first worker began; None before that."""
+        mark = Path(self.folder, "begun")
+        return float(mark.read_text()) if mark.exists() else None
+
+    def deadline(self, target: str) -> float:
+        """When a target's share of the budget ends; targets take equal shares, one after the other."""
+        return self.begin() + self.budget * (self.targets.index(target) + 1) / len(self.targets)
+
+
+def seconds(text: str) -> float:
+    """A duration such as "90", "60s", "2.5m" or "1h", in seconds. Raises `UsageError` for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if match is None or not float(match[1]):
+        raise UsageError(f"a budget is a positive duration such as 60s, 5m or 1h, not {text!r}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def shard(text: str) -> tuple[int, int]:
+    """A shard such as "1/4": its number, from 0, and how many there are. Raises `UsageError` for anything else."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+    if match is None or not int(match[1]) < int(match[2]):
+        raise UsageError(f"a shard is its number and how many there are, such as 0/2 or 1/2, not {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def options(  # noqa: PLR0913 - one parameter an option
+    *,
+    names: list[str],
+    budget: str | None,
+    profile: str,
+    seed: str | None,
+    only: str | None,
+    workers: int,
+    batches: int,
+    run: str | None,
+    corpus: str,
+    root: Path,
+) -> Options:
+    """The campaign that the command line asks for. Raises `UsageError` or `TargetError` for what it cannot."""
+    if profile not in PROFILES:
+        raise UsageError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    chosen = tuple(dict.fromkeys(names)) or (targets.DEFAULT,)
+    for name in chosen:
+        targets.get(name)
+    number, count = shard(only) if only else (0, max(workers, 1))
+    # A pull request's run repeats the same programs each time; the others look at new ones.
+    drawn = int(seed, 0) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
+    name = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{drawn:012x}"
+    folder = Path(run) if run else root / ".aliasfuzz" / "runs" / name
+    return Options(
+        chosen,
+        drawn,
+        (number,) if only else tuple(range(count)),
+        count,
+        seconds(budget) if budget else PROFILES[profile],
+        batches,
+        str(folder),
+        corpus,
+        profile,
+    )

@@ -1,0 +1,218 @@
+"""The oracle: compares everything that a caller can observe after a run with what eager left.
+
+Values are compared bit for bit, except that NaN equals NaN and -0.0 equals 0.0. Not compared: strides of dimensions of
+size one and of empty tensors, and where in its own fresh storage a single output begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from executor.memory import Memory, dtype_name
+from fuzz.runs import Run, Timeout
+
+# From the symptom that says most to the one that says least.
+SYMPTOMS = ("timeout", "exception", "no-exception", "structure", "dtype", "shape", "value", "memory", "guard", "alias",
+            "identity", "strides")  # fmt: skip
+
+
+class Mismatch(NamedTuple):
+    """One difference: which symptom it is, where it shows, and eager's and the compiler's side of it in words."""
+
+    symptom: str
+    where: str
+    expected: str
+    actual: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.symptom}: {self.where}: expected {self.expected}, got {self.actual}"
+
+
+Close = Callable[[int, torch.Tensor, torch.Tensor], bool]
+"""Whether tensor k of the outputs followed by the inputs is close enough: the expected one, then the actual one."""
+
+
+def compare(
+    eager: Run, compiled: Run, *, mixed: Sequence[int] = (), undefined: bool = False, close: Close | None = None
+) -> list[Mismatch]:
+    """The differences between two runs of one program on equal memory, worst symptom first.
+
+    `mixed` are the storages that hold elements of several dtypes, compared as bytes. `undefined` says that the program
+    may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality.
+    """
+    found = list(_errors(eager, compiled))
+    if not found:
+        if eager.error is None:
+            found += _outputs(eager, compiled, close)
+        if not undefined:
+            found += _memory(eager.memory, compiled.memory, frozenset(mixed), close, len(eager.leaves))
+    return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
+
+
+def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
+    if isinstance(compiled.error, Timeout):
+        yield Mismatch("timeout", "the run", "a result", str(compiled.error))
+    elif compiled.error is not None and not _alike(eager.error, compiled.error):
+        yield Mismatch(
+            "exception",
+            "the run",
+            _brief(eager.error) if eager.error else "no exception",
+            _brief(compiled.error),
+            type(compiled.error).__name__,
+        )
+    elif eager.error is not None and compiled.error is None:
+        yield Mismatch("no-exception", "the run", _brief(eager.error), "no exception", type(eager.error).__name__)
+
+
+def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:
+    """Whether an exception is of the kind that eager raised, perhaps wrapped by the compiler."""
+    while compiled is not None:
+        if eager is not None and isinstance(compiled, type(eager)):
+            return True
+        compiled = compiled.__cause__ or getattr(compiled, "inner_exception", None)
+    return False
+
+
+def _brief(error: BaseException | None) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text if len(text) <= 200 else text[:197] + '...'}"
+
+
+def _outputs(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatch]:
+    kinds = [_kind(leaf) for leaf in eager.leaves]
+    others = [_kind(leaf) for leaf in compiled.leaves]
+    if eager.structure != compiled.structure or kinds != others:
+        yield Mismatch("structure", "outputs", f"{eager.structure} of {kinds}", f"{compiled.structure} of {others}")
+        return
+    for k, (expected, actual) in enumerate(zip(eager.leaves, compiled.leaves, strict=True)):
+        where = f"output {k}" if len(kinds) > 1 else "output"
+        if isinstance(expected, torch.Tensor):
+            yield from _tensor(where, k, expected, actual, close)
+        elif expected != actual and not (expected != expected and actual != actual):
+            yield Mismatch("value", where, repr(expected), repr(actual))
+    yield from _topology(eager, compiled)
+
+
+def _kind(leaf: Any) -> str:
+    return "Tensor" if isinstance(leaf, torch.Tensor) else type(leaf).__name__
+
+
+def _tensor(
+    where: str, k: int, expected: torch.Tensor, actual: torch.Tensor, close: Close | None
+) -> Iterator[Mismatch]:
+    if expected.dtype != actual.dtype:
+        yield Mismatch("dtype", where, dtype_name(expected.dtype), dtype_name(actual.dtype))
+        return
+    if expected.shape != actual.shape:
+        yield Mismatch("shape", where, str(tuple(expected.shape)), str(tuple(actual.shape)))
+        return
+    if not same_values(expected, actual) and not (close and _inexact(expected) and close(k, expected, actual)):
+        yield Mismatch("value", _at(where, first_difference(expected, actual)), *_pair(expected, actual))
+    if steps(expected) != steps(actual):
+        yield Mismatch("strides", where, str(expected.stride()), str(actual.stride()))
+
+
+def _inexact(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype and shape hold equal elements, NaN equal to NaN."""
+    if torch.equal(a, b):
+        return True
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def first_difference(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    """The index of the first element, in row-major order, in which two tensors of one shape differ."""
+    wrong = ~((a == b) | ((a != a) & (b != b)))
+    return tuple(int(i) for i in wrong.nonzero()[0])
+
+
+def _pair(expected: torch.Tensor, actual: torch.Tensor) -> tuple[str, str]:
+    at = first_difference(expected, actual)
+    return str(expected[at].item()), str(actual[at].item())
+
+
+def _at(where: str, index: tuple[int, ...]) -> str:
+    return f"{where}[{', '.join(map(str, index))}]" if index else where
+
+
+def steps(tensor: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """(size, stride) of the dimensions whose stride means something."""
+    if not tensor.numel():
+        return ()
+    return tuple((n, step) for n, step in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+
+
+def _topology(eager: Run, compiled: Run) -> Iterator[Mismatch]:
+    expected, actual = places(eager), places(compiled)
+    for k, (here, there) in enumerate(zip(expected, actual, strict=True)):
+        if here != there:
+            yield Mismatch("alias", f"output {k}" if len(expected) > 1 else "output", here, there)
+            return
+    names, others = identities(eager), identities(compiled)
+    for k, (one, other) in enumerate(zip(names, others, strict=True)):
+        if one != other:
+            yield Mismatch("identity", f"output {k}" if len(names) > 1 else "output", one, other)
+            return
+
+
+def places(run: Run) -> list[str]:
+    """Where each output tensor lies: on which input's storage, or beside which earlier output, at which byte."""
+    fresh: dict[int, tuple[int, int]] = {}
+    found = []
+    for k, leaf in enumerate(run.leaves):
+        if not isinstance(leaf, torch.Tensor) or not leaf.numel():
+            found.append("no memory")
+            continue
+        home = run.memory.locate(leaf)
+        if home is not None:
+            found.append(f"on storage {home} at byte {leaf.data_ptr() - run.memory.bases[home].data_ptr()}")
+            continue
+        owner, start = fresh.setdefault(leaf.untyped_storage().data_ptr(), (k, leaf.data_ptr()))
+        found.append(
+            "memory of its own"
+            if owner == k
+            else f"on the storage of output {owner}, {leaf.data_ptr() - start} bytes further"
+        )
+    return found
+
+
+def identities(run: Run) -> list[str]:
+    """For each output, the input or earlier output that it is the same Python object as, if any."""
+    names: dict[int, str] = {}
+    for k, tensor in enumerate(run.memory.tensors):
+        names.setdefault(id(tensor), f"the object of input {k}")
+    return [
+        names.setdefault(id(leaf), f"the object of output {k}") if isinstance(leaf, torch.Tensor) else "no tensor"
+        for k, leaf in enumerate(run.leaves)
+    ]
+
+
+def _memory(
+    eager: Memory, compiled: Memory, mixed: frozenset[int], close: Close | None, first: int
+) -> Iterator[Mismatch]:
+    for i in range(len(eager.bases)):
+        expected, actual = eager.contents(i), compiled.contents(i)
+        if np.array_equal(expected, actual):
+            continue
+        base, other = eager.bases[i], compiled.bases[i]
+        if i in mixed or base.nbytes < len(expected):
+            base, other = torch.from_numpy(expected), torch.from_numpy(actual)
+        yield from _storage(i, base, other, close, first)
+    for i in compiled.damaged():
+        yield Mismatch("guard", f"storage {i}", "no write outside it", "bytes beside it overwritten")
+
+
+def _storage(
+    i: int, expected: torch.Tensor, actual: torch.Tensor, close: Close | None, first: int
+) -> Iterator[Mismatch]:
+    if same_values(expected, actual) or (close and _inexact(expected) and close(first + i, expected, actual)):
+        return
+    yield Mismatch("memory", _at(f"storage {i}", first_difference(expected, actual)), *_pair(expected, actual))

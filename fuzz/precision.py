@@ -1,0 +1,62 @@
+"""Judges results that are not exact: the compiler may be off by a few times eager's own error against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from executor.memory import Memory, describe, to_bytes
+from executor.program import Inputs
+from fuzz.oracle import Close
+from fuzz.runs import Run, run
+
+FACTOR = 3.0  # the compiler's error may be so many times eager's
+_WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
+
+
+def judge(fn: Callable[..., Any], memory: Memory, rebuild: Callable[[Sequence[torch.Tensor]], Sequence[Any]]) -> Close:
+    """A judge by a float64 run of `fn` on widened copies of the tensors in `memory`, which is left as it is.
+
+    `rebuild` puts tensors into the places of the arguments. Where the wide run fails, equality is asked for.
+    """
+    wide = widen(memory)
+    golden = run(fn, wide, rebuild(wide.tensors))
+    return lambda k, expected, actual: golden.error is None and _near(_pick(golden, k), expected, actual)
+
+
+def widen(memory: Memory) -> Memory:
+    """Copies of storages and tensors with each floating-point dtype widened to double precision."""
+    inputs = describe(memory.tensors, fill=False)
+    data, dtypes = [b""] * len(inputs.storages), ["uint8"] * len(inputs.storages)
+    for tensor, value in zip(memory.tensors, inputs.values, strict=True):
+        base = memory.bases[_home(memory, tensor)] if tensor.untyped_storage().nbytes() else tensor.flatten()
+        wide = base.to(getattr(torch, _WIDE.get(str(base.dtype)[6:], str(base.dtype)[6:])))
+        data[value.storage], dtypes[value.storage] = to_bytes(wide), str(wide.dtype)[6:]
+    values = tuple(msgspec.structs.replace(v, dtype=_WIDE.get(v.dtype, v.dtype)) for v in inputs.values)
+    wide_inputs = Inputs(inputs.storages, values, inputs.twins)
+    return Memory(data, dtypes, [s.device for s in wide_inputs.storages], values, wide_inputs.twins)
+
+
+def _home(memory: Memory, tensor: torch.Tensor) -> int:
+    home = memory.locate(tensor)
+    assert home is not None, "a tensor of this memory lies in it"
+    return home
+
+
+def _pick(golden: Run, k: int) -> torch.Tensor | None:
+    picked = golden.leaves[k] if k < len(golden.leaves) else golden.memory.bases[k - len(golden.leaves)]
+    return picked if isinstance(picked, torch.Tensor) else None
+
+
+def _near(golden: torch.Tensor | None, expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Whether `actual` errs at most FACTOR times as much as `expected` does at its worst, with a floor of one ulp."""
+    if golden is None or golden.shape != expected.shape:
+        return False
+    truth = golden.to(torch.complex128 if expected.dtype.is_complex else torch.float64)
+    error, own = (actual.to(truth.dtype) - truth).abs(), (expected.to(truth.dtype) - truth).abs()
+    ulp = torch.finfo(expected.dtype).eps * truth.abs().clamp_min(torch.finfo(expected.dtype).tiny)
+    fine = (error <= FACTOR * own.nan_to_num(0).max() + ulp) | ((actual != actual) & (expected != expected))
+    return bool((fine | (actual == expected)).all())

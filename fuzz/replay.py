@@ -1,0 +1,59 @@
+"""Runs a case again and says what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corpus.case import Case
+from executor import targets
+from executor.errors import TargetError
+from fuzz.check import Verdict, check
+
+TRIES = 3  # runs of a case that does not do what it did, before it is called anything but flaky
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a case does now: "open", "fixed", "changed", "flaky", or "unavailable" if its target is not installed."""
+
+    state: str
+    verdict: Verdict | None
+    text: str
+
+
+def replay(case: Case, target: str | None = None) -> Replay:
+    """Runs the case on its own target, or on another, and compares with what it did when it was recorded.
+
+    On its own target a failure with another signature than the recorded one is "changed"; on another target a failure
+    is "open". A case that does not do in each of its runs the same is "flaky". Raises `TargetError` for an unknown name.
+    """
+    name = target or case.target
+    try:
+        compiler = targets.get(name)
+    except TargetError as error:
+        if name not in targets.names():
+            raise
+        return Replay("unavailable", None, str(error))
+    first = check(case.program, target=compiler, exact=case.exact, calls=case.calls)
+    state = _state(case, first, own=name == case.target)
+    if state == case.state or name != case.target:
+        return Replay(state, first, str(first))
+    others = [check(case.program, target=compiler, exact=case.exact, calls=case.calls) for _ in range(TRIES - 1)]
+    failed = sum(not verdict.ok for verdict in (first, *others))
+    if 0 < failed < TRIES:
+        worst = next(verdict for verdict in (first, *others) if not verdict.ok)
+        return Replay("flaky", worst, f"failed in {failed} of {TRIES} runs\n{worst}")
+    return Replay(state, first, str(first))
+
+
+def _state(case: Case, verdict: Verdict, *, own: bool) -> str:
+    if verdict.ok:
+        return "fixed"
+    same = case.signature is None or verdict.signature == case.signature
+    return (
+        "open"
+        if same and not (own and case.state == "fixed" and case.signature is None)
+        else "changed"
+        if own
+        else "open"
+    )

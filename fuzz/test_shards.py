@@ -1,0 +1,29 @@
+"""The main job: each shard of the campaign is one test, which fails if it found a bug that the corpus does not have."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from corpus.store import Store, findings_folder
+from fuzz.campaign import Plan, run_shard
+from fuzz.journal import Journal
+from fuzz.known import known_signatures
+from fuzz.options import SHRINK_SECONDS, Options
+
+
+def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None:
+    """Runs one shard of one target until its deadline."""
+    left = fuzz_options.deadline(fuzz_target) - time.time()
+    plan = Plan(
+        fuzz_target, fuzz_shard, fuzz_options.seed, time.monotonic() + left, SHRINK_SECONDS, fuzz_options.batches
+    )
+    store = Store(fuzz_options.corpus or findings_folder())
+    journal = Journal(Path(fuzz_options.folder) / f"{fuzz_target.replace(':', '-')}-{fuzz_shard}.jsonl")
+    totals = run_shard(plan, store, known_signatures(store), journal)
+    assert totals.programs, f"the budget of {fuzz_options.budget:g} s ended before the first program"
+    fresh = [finding for finding in totals.findings if not finding.known]
+    if fresh:
+        pytest.fail("\n".join(f"{finding.verdict}\n  saved as {finding.path}" for finding in fresh), pytrace=False)
