@@ -28,3 +28,15 @@ class DataDependentError(TraceError):
 
 class TargetError(AliasfuzzError):
     """A compiler under test is unknown, not installed, or cannot be loaded."""
+
+
+class AliasRaceError(AliasfuzzError):
+    """A compiled program's partition lets two accesses to one piece of memory happen in the wrong order: a fault of ours.
+
+    Attributes: `first` and `second`, the indices of the two calls in program order; `values`, those of the two values
+    that meet; `element`, the byte of the storage where they do, None if they meet through data.
+    """
+
+    def __init__(self, message: str, first: int, second: int, values: tuple[int, int], element: int | None) -> None:
+        super().__init__(message)
+        self.first, self.second, self.values, self.element = first, second, values, element
