@@ -7,8 +7,10 @@ ends a batch: the next one, from another seed, finds what else there is.
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import hypothesis
@@ -24,6 +26,29 @@ EXAMPLES = 200
 
 class _TimeUp(BaseException):
     """Ends Hypothesis's work at once. No `Exception`, so that it is not taken for a failure to shrink."""
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C, under a name that Hypothesis does not know: of a KeyboardInterrupt it makes a failure while it shrinks."""
+
+
+@contextlib.contextmanager
+def _prompt_interrupts() -> Iterator[None]:
+    """Lets Ctrl-C end the block at once, as a KeyboardInterrupt behind it. Has no effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise _Interrupted
+
+    previous = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except _Interrupted:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 @dataclass
@@ -63,7 +88,7 @@ class Batch:
             if self.fails(program):
                 raise failure_class(self.kind)
 
-        with contextlib.suppress(TargetFailure, _TimeUp):
+        with contextlib.suppress(TargetFailure, _TimeUp), _prompt_interrupts():
             property_()
 
     def fails(self, program: Program) -> bool:

@@ -90,7 +90,7 @@ def main():
         for name in names:
             print(f"call {{number}}, {{name}}:\\n  expected {{show(expected, name)}}\\n  actual   {{show(actual, name)}}")
         differ += len(names)
-    print(f"DIFFERS from eager in {{differ}} ways" if differ else "equal to eager")
+    print(f"DIFFERS from eager: {{differ}} observations" if differ else "equal to eager")
     return 1 if differ else 0
 
 

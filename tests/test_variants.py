@@ -1,0 +1,55 @@
+"""Further calls of a compiled function: fresh data, and another alias pattern."""
+
+from __future__ import annotations
+
+import torch
+
+from executor import memory, targets
+from executor.program import Inputs
+from executor.tracing import trace
+from fuzz.variants import backwards, calls, realias
+
+
+def entry(*args: torch.Tensor) -> Inputs:
+    return trace(lambda *xs: sum(x.sum() for x in xs), *args).entry
+
+
+def test_backwards_reverses_contents_and_keeps_the_layout() -> None:
+    inputs = entry(torch.arange(4.0)[1:])
+    again = backwards(inputs)
+    assert again.values == inputs.values
+    assert memory.allocate(again).tensors[0].tolist() == [2, 1, 0]
+    assert backwards(again) == inputs
+
+
+def test_backwards_of_a_ramp() -> None:
+    big = entry(torch.zeros(5000))
+    assert memory.allocate(backwards(big)).tensors[0][:2].tolist() == [5000, 4999]
+
+
+def test_inputs_that_share_are_parted() -> None:
+    x = torch.arange(6.0)
+    parted = realias(entry(x[:4], x[2:]))
+    assert parted is not None
+    assert [value.storage for value in parted.values] == [0, 1]
+    held = memory.allocate(parted)
+    held.tensors[0].zero_()
+    assert held.tensors[1].tolist() == [2, 3, 4, 5]
+
+
+def test_inputs_apart_are_laid_on_each_other() -> None:
+    joined = realias(entry(torch.ones(3), torch.zeros(2, 2), torch.zeros(3)))
+    assert joined is not None
+    assert [value.storage for value in joined.values] == [0, 1, 0]
+    assert len(joined.storages) == 2
+
+
+def test_there_is_none_for_one_input_or_unlike_ones() -> None:
+    assert realias(entry(torch.ones(3))) is None
+    assert realias(entry(torch.ones(3), torch.ones(2))) is None
+
+
+def test_a_target_that_takes_no_overlap_gets_none() -> None:
+    program = trace(lambda a, b: a + b, torch.ones(3), torch.zeros(3))
+    assert len(calls(program, targets.get("null"))) == 2
+    assert len(calls(program, targets.get("functionalize"))) == 1
