@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,11 +10,38 @@ import torch
 from executor.args import Arg, Ref, refs, to_python
 from executor.interpreter import flatten
 from executor.schema import resolve
+from executor.straight import WORTH_IT, straight
 
 if TYPE_CHECKING:
     from executor.program import Call
 
 Runner = Callable[[list[Any]], None]
+
+
+class Calls:
+    """Calls as a function from a list of inputs to a list of outputs, one by one at first, straight-line when that pays."""
+
+    def __init__(self, calls: Sequence[Call], inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.calls, self.inputs, self.outputs = calls, inputs, outputs
+        self._runners = [prepare(call) for call in calls]
+        self._count = 1 + max((v for call in calls for v in call.results), default=0)
+        self._count = max(self._count, 1 + max((*inputs, *outputs), default=0))
+        self._runs = 0
+        self._straight: Callable[[Sequence[Any]], list[Any]] | None = None
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs."""
+        if self._straight is not None:
+            return self._straight(inputs)
+        self._runs += 1
+        if self._runs == WORTH_IT:
+            self._straight = straight(self.calls, self.inputs, self.outputs)
+        env: list[Any] = [None] * self._count
+        for index, tensor in zip(self.inputs, inputs, strict=True):
+            env[index] = tensor
+        for run in self._runners:
+            run(env)
+        return [env[index] for index in self.outputs]
 
 
 def prepare(call: Call) -> Runner:

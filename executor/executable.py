@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -10,11 +12,11 @@ from executor.args import refs, to_python
 from executor.calls import prepare
 from executor.facts import operand_list
 from executor.memory import literal_tensor
+from executor.program import Call
 from executor.regions import Barrier, Region
+from executor.straight import WORTH_IT, Straight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from executor.backends.base import Backend, Kernel
     from executor.memory_ssa import MemorySSA
     from executor.program import Program, Value
@@ -28,26 +30,66 @@ class Executable:
         self.program, self.steps = program, steps
         stores = {program.calls[i] for i in range(len(program.calls)) if memory.stored(i) is not None}
         self.copies = sum(step in stores for step in steps if not isinstance(step, Region | Barrier))
-        self._runners: list[tuple[Callable[[list[Any]], None], tuple[int, ...]]] = []
         last = _last_uses(program, steps)
+        self._steps: list[_Ready] = []
         for number, step in enumerate(steps):
-            if not isinstance(step, Barrier):
-                run = _region(step, backend.compile(step)) if isinstance(step, Region) else prepare(step)
-                self._runners.append((run, last.get(number, ())))
+            if isinstance(step, Region):
+                self._steps.append(_Ready(step, _region(step, backend.compile(step)), last.get(number, ())))
+            elif not isinstance(step, Barrier):
+                self._steps.append(_Ready(step, prepare(step), last.get(number, ())))
+        self._runs = 0
+        self._straight: Callable[[Sequence[torch.Tensor]], Any] | None = None
 
     def run(self, inputs: Sequence[torch.Tensor]) -> Any:
         """The program's outputs; its inputs are changed as the program says."""
+        if self._straight is not None:
+            return self._straight(inputs)
+        self._runs += 1
+        if self._runs == WORTH_IT:
+            self._straight = self._written_out()
+        return self._interpret(inputs)
+
+    def _interpret(self, inputs: Sequence[torch.Tensor]) -> Any:
         program = self.program
         env: list[Any] = [None] * len(program.values)
         for index, tensor in zip(program.inputs, inputs, strict=True):
             env[index] = tensor
         for index in program.constants:
-            env[index] = literal_tensor(program.storages[program.values[index].storage], program.values[index])
-        for run, gone in self._runners:
-            run(env)
+            env[index] = _constant(program, index)
+        for step, run, gone in self._steps:
+            if isinstance(step, Region):
+                for index, tensor in zip(step.outputs, run([env[v] for v in step.inputs]), strict=True):
+                    env[index] = tensor
+            else:
+                run(env)
             for index in gone:
                 env[index] = None
         return to_python(program.outputs, env)
+
+    def _written_out(self) -> Callable[[Sequence[torch.Tensor]], Any]:
+        text = Straight(self.program.inputs)
+        for index in self.program.constants:
+            text.value(index, partial(_constant, self.program, index))
+        for step, run, gone in self._steps:
+            if isinstance(step, Region):
+                text.function(run, step.inputs, step.outputs)
+            else:
+                text.call(step)
+            if gone:
+                text.free(gone)
+        return text.finish(self.program.outputs)
+
+
+class _Ready(NamedTuple):
+    """A step, what runs it (a region from inputs to outputs, a call on the environment), and the values to let go after it."""
+
+    step: Region | Call
+    run: Callable[[Any], Any]
+    gone: tuple[int, ...]
+
+
+def _constant(program: Program, index: int) -> torch.Tensor:
+    return literal_tensor(program.storages[program.values[index].storage], program.values[index])
 
 
 def _last_uses(program: Program, steps: list[Step]) -> dict[int, tuple[int, ...]]:
@@ -67,16 +109,18 @@ def _last_uses(program: Program, steps: list[Step]) -> dict[int, tuple[int, ...]
     return found
 
 
-def _region(region: Region, kernel: Kernel) -> Callable[[list[Any]], None]:
+def _region(region: Region, kernel: Kernel) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     """Runs a region's kernel, and lays its outputs out as eager would."""
-    inputs = region.inputs
-    outputs = [(v, region.program.values[v], v in region.detached) for v in region.outputs]
+    wanted = [(region.program.values[v], v in region.detached) for v in region.outputs]
 
-    def run(env: list[Any]) -> None:
-        tensors = [env[v] for v in inputs]
-        for (v, value, detached), made in zip(outputs, kernel(tensors), strict=True):
-            moved = made.stride() != value.strides or made.storage_offset() != value.offset
-            env[v] = _laid_out(made, value) if moved or (detached and _shares(made, tensors)) else made
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        made = kernel(inputs)
+        for i, (value, detached) in enumerate(wanted):
+            tensor = made[i]
+            moved = tensor.stride() != value.strides or tensor.storage_offset() != value.offset
+            if moved or (detached and _shares(tensor, inputs)):
+                made[i] = _laid_out(tensor, value)
+        return made
 
     return run
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from executor.cost import CostModel, Estimate
 from executor.executable import Executable
+from executor.interpreter import run as interpret
 from executor.memory_ssa import MemorySSA
-from executor.partition import Partition, partition
+from executor.partition import partition
 from executor.passes.blend import Blend, blend
 from executor.passes.cleanup import common_subexpressions, dead_calls
 from executor.passes.coalesce import coalesce
@@ -18,14 +20,18 @@ from executor.passes.forward import forward
 from executor.passes.functional import out_of_place
 from executor.passes.writeback import dead_stores
 from executor.regions import Barrier, Layout, Region, linear
-from executor.traces import Trace
+from executor.traces import Trace, describe, make
 from executor.verify import early_refusal, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import torch
 
     from executor.backends.base import Backend
-    from executor.program import Program
+    from executor.partition import Hazard, Partition
+    from executor.program import Call, Program
+    from executor.regions import Step
 
 Aliases = Literal["barrier", "blend", "auto"]
 
@@ -63,56 +69,76 @@ def passes(choose: Chooser) -> list[tuple[str, Callable[[Program], Program]]]:
     return found
 
 
-@dataclass(frozen=True)
 class Compilation:
-    """One compiled program. The counts are those of the design: `copies` are late write-backs."""
+    """One compiled program. The counts are those of the design: `copies` are late write-backs.
 
-    program: Program
-    traces: tuple[Trace, ...]
-    executable: Executable
-    partition: Partition
-    estimates: tuple[Estimate, ...] = field(default=())
+    `traces` are the programs after each pass, in order. `estimates` are the costs that `aliases="auto"` went by.
+    """
 
-    @property
-    def regions(self) -> int:
-        """How many regions the backend runs."""
-        return sum(isinstance(step, Region) for step in self.executable.steps)
+    def __init__(self, program: Program, traces: list[Trace], executable: Executable | None = None,
+                 estimates: Sequence[Estimate] = ()) -> None:
+        self.program, self.traces = program, tuple(traces)
+        self.estimates = tuple(estimates)
+        self.steps: list[Step] = executable.steps if executable else []
+        self.copies: int = executable.copies if executable else 0
+        self.run: Callable[[Sequence[torch.Tensor]], Any] = executable.run if executable else partial(interpret, program)
+        self.regions = sum(isinstance(step, Region) for step in self.steps)
+        found = [step for step in self.steps if isinstance(step, Barrier)]
+        self.barriers = len(found)
+        # Boundaries that no hazard forces exist because of calls that run eagerly.
+        self.breaks = max(self.regions - 1, 0) - self.barriers
 
-    @property
-    def barriers(self) -> int:
-        """How many boundaries between regions a hazard forces."""
-        return sum(isinstance(step, Barrier) for step in self.executable.steps)
+    def explain(self) -> str:
+        """For each barrier the accesses that forced it: who wrote what, who reads what, and where."""
+        lines = []
+        for barrier in (step for step in self.steps if isinstance(step, Barrier)):
+            lines.append(f"barrier before region {barrier.level}:")
+            lines += [f"    {_explain(self.program, hazard)}" for hazard in barrier.hazards]
+        return "\n".join(lines) or "no barriers"
 
-    @property
-    def breaks(self) -> int:
-        """How many boundaries between regions exist only because of a call that runs eagerly."""
-        return max(self.regions - 1, 0) - self.barriers
 
-    @property
-    def copies(self) -> int:
-        """How many values the host copies into memory."""
-        return self.executable.copies
+def _explain(program: Program, hazard: Hazard) -> str:
+    values, calls = program.values, program.calls
+    written, read = values[hazard.written], values[hazard.read]
+    return (f"{_who(calls[hazard.reader])} reads {describe(program, read)}, "
+            f"which {_who(calls[hazard.writer])} has written in part, at {describe(program, written)}")
+
+
+def _who(call: Call) -> str:
+    return f"{call.op} ({call.source.file}:{call.source.line})" if call.source else call.op
+
+
+def uncompiled(program: Program) -> Compilation:
+    """A program that is interpreted as it is: the eager baseline, and programs that eager refuses."""
+    return Compilation(program, [make(program, "trace")])
 
 
 def compile_program(program: Program, backend: Backend, aliases: Aliases = "auto", cost: CostModel | None = None) -> Compilation:
     """Compiles a program that eager accepts. Raises `AliasRaceError` if the result were not free of races."""
-    traces = [Trace("trace", program, 0.0, {})]
+    traces = [make(program, "trace")]
     choose = Chooser(aliases, cost or CostModel())
     for name, run in passes(choose):
         start = perf_counter()
         program = run(program)
-        traces.append(Trace(name, program, (perf_counter() - start) * 1e3, {"calls": len(program.calls)}))
+        counts = (("calls", len(program.calls)),)
+        traces.append(make(program, name, (perf_counter() - start) * 1e3, counts))
     start = perf_counter()
     memory = MemorySSA(program)
     found = with_early(partition(program, partial(backend.supports, program), memory), memory, backend)
     verify(found, memory)
-    steps = Layout(found, memory).run()
-    executable = Executable(program, steps, memory, backend)
-    compilation = Compilation(program, (), executable, found, tuple(choose.estimates))
-    counts = {name: getattr(compilation, name) for name in ("regions", "barriers", "breaks", "copies")}
-    notes = tuple(str(estimate) for estimate in choose.estimates)
-    traces.append(Trace("regions", linear(program, steps), (perf_counter() - start) * 1e3, counts, notes))
-    return Compilation(program, tuple(traces), executable, found, tuple(choose.estimates))
+    executable = Executable(program, Layout(found, memory).run(), memory, backend)
+    compilation = Compilation(program, traces, executable, choose.estimates)
+    return _finished(compilation, (perf_counter() - start) * 1e3)
+
+
+def _finished(compilation: Compilation, milliseconds: float) -> Compilation:
+    """With the last trace: the steps written out."""
+    program, marks = linear(compilation.program, compilation.steps)
+    counts = tuple((name, int(getattr(compilation, name))) for name in ("regions", "barriers", "breaks", "copies"))
+    notes = tuple(map(str, compilation.estimates))
+    last = make(program, "regions", milliseconds, counts, notes)
+    compilation.traces += (msgspec.structs.replace(last, marks=marks, frees=True),)
+    return compilation
 
 
 def with_early(found: Partition, memory: MemorySSA, backend: Backend) -> Partition:

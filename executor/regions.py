@@ -206,16 +206,31 @@ def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:
             for level, forced in by_level.items()}
 
 
-def linear(program: Program, steps: list[Step]) -> Program:
-    """The steps as a program again: regions written out, barriers as the no-op `aliasfuzz.update_aliases`."""
+def linear(program: Program, steps: list[Step]) -> tuple[Program, tuple[tuple[int, str], ...]]:
+    """The steps as a program again, with comments on its calls: (the number of the call before which it stands, text).
+
+    Regions are written out; a barrier is the no-op `aliasfuzz.update_aliases`.
+    """
     calls: list[Call] = []
-    made = set(program.inputs).union(program.constants)
+    marks: list[tuple[int, str]] = []
+    made = {*program.inputs, *program.constants}
+    inside = False
     for step in steps:
+        if isinstance(step, Region):
+            marks.append((len(calls), f"region {step.level}{_groups(step)}"))
+        elif inside:
+            marks.append((len(calls), "on the host"))
+        inside = isinstance(step, Region)
         for call in _written_out(step):
             if not call.results or not made.issuperset(call.results) or facts(call.op).written:
                 calls.append(call)
                 made.update(call.results)
-    return msgspec.structs.replace(program, calls=tuple(calls))
+    return msgspec.structs.replace(program, calls=tuple(calls)), tuple(marks)
+
+
+def _groups(region: Region) -> str:
+    groups = [f"{len(members)} inputs on storage {storage}" for storage, members in region.groups.items()]
+    return f" (alias groups: {', '.join(groups)})" if groups else ""
 
 
 def _written_out(step: Step) -> Iterable[Call]:

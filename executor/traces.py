@@ -1,28 +1,109 @@
-"""What the compiler did, to read: the program after each pass, and the steps in the end."""
+"""What the compiler did, to read: the program after each pass, with everything about aliasing spelled out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from executor.printing import function
+from executor.args import Ref, refs
+from executor.facts import operand_list
+from executor.printing.arguments import source
+from executor.printing.calls import spell
+from executor.printing.forms import Scope
+from executor.program import Program
 
 if TYPE_CHECKING:
-    from executor.program import Program
+    from executor.program import Call, Value
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The program after a pass, how long the pass took, and what it counted."""
+class Trace(Program, frozen=True, omit_defaults=True, dict=True):
+    """The program after a pass: its name, milliseconds, counts, and notes to print.
 
-    name: str
-    program: Program
-    milliseconds: float
-    counts: dict[str, int]
+    `marks` are comments, each with the number of the call before which it stands. `frees`: say where a value is let go.
+    """
+
+    name: str = ""
+    milliseconds: float = 0.0
+    counts: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
+    marks: tuple[tuple[int, str], ...] = ()
+    frees: bool = False
 
     def __str__(self) -> str:
-        lines = [f"# constructed by {self.name} (took {self.milliseconds:.2f} ms)"]
-        lines += [f"# {name}: {count}" for name, count in self.counts.items()]
-        lines += [f"# {note}" for note in self.notes]
-        return "\n".join([*lines, function(self.program)])
+        return "\n".join([*_header(self), *_body(self)])
+
+
+def make(program: Program, name: str, milliseconds: float = 0.0, counts: tuple[tuple[str, int], ...] = (),
+         notes: tuple[str, ...] = ()) -> Trace:
+    """The trace of a program."""
+    return Trace(program.storages, program.values, program.params, program.calls, program.outputs, program.twins,
+                 program.constants, program.raises, name, milliseconds, counts, notes)
+
+
+def plain(trace: Trace) -> Program:
+    """The trace's program alone."""
+    return Program(trace.storages, trace.values, trace.params, trace.calls, trace.outputs, trace.twins, trace.constants,
+                   trace.raises)
+
+
+def _header(trace: Trace) -> list[str]:
+    counts = ", ".join(f"{count} {name}" for name, count in trace.counts)
+    lines = [f"# constructed by {trace.name} (took {trace.milliseconds:.2f} ms)"]
+    return [*lines, *([f"# {counts}"] if counts else []), *(f"# {note}" for note in trace.notes)]
+
+
+def _body(trace: Trace) -> list[str]:
+    names = {p.value.index: p.name for p in trace.params if isinstance(p.value, Ref)}
+    lines = [f"def program({', '.join(p.name for p in trace.params)}):"]
+    for param in trace.params:
+        if not isinstance(param.value, Ref):
+            names.update({v: f"{param.name}{n}" for n, v in enumerate(refs(param.value))})
+            lines.append(f"    {source(param.value, names)} = {param.name}")
+    lines += [f"    # {names[v]}: {describe(trace, trace.values[v])}" for v in trace.inputs]
+    names.update({v: f"t{v}" for v in range(len(trace.values)) if v not in names})
+    lines += [f"    # {names[v]}: a constant, {describe(trace, trace.values[v])}" for v in trace.constants]
+    gone = _last_uses(trace) if trace.frees else {}
+    marks: dict[int, list[str]] = {}
+    for number, text in trace.marks:
+        marks.setdefault(number, []).append(f"    # {text}")
+    scope = Scope(trace.values, names)
+    made = {*trace.inputs, *trace.constants}
+    for number, call in enumerate(trace.calls):
+        lines += marks.get(number, [])
+        lines.append(_statement(trace, call, scope, made))
+        made.update(call.results)
+        if number in gone:
+            lines.append(f"    del {', '.join(names[v] for v in gone[number])}")
+    return [*lines, *marks.get(len(trace.calls), []), f"    return {source(trace.outputs, names)}"]
+
+
+def _statement(trace: Trace, call: Call, scope: Scope, made: set[int]) -> str:
+    new = [v for v in call.results if v not in made]
+    text = spell(call, scope)
+    if new:
+        text = f"{', '.join(scope.names[v] for v in call.results)} = {text}"
+    about = [describe(trace, trace.values[v]) for v in new]
+    if call.source is not None:
+        about.append(f"{call.source.file}:{call.source.line}")
+    return f"    {text}" + (f"  # {'; '.join(about)}" if about else "")
+
+
+def describe(program: Program, value: Value) -> str:
+    """Device, dtype and shape, strides, place."""
+    shape = ", ".join(map(str, value.shape))
+    offset = f" + {value.offset}" if value.offset else ""
+    bits = (" conjugated" if value.conj else "") + (" negated" if value.neg else "")
+    device = program.storages[value.storage].device
+    return f'"{device} {value.dtype}[{shape}]"{bits} strides {value.strides} on storage {value.storage}{offset}'
+
+
+def _last_uses(program: Program) -> dict[int, list[int]]:
+    """For each call the values that nobody uses after it."""
+    seen = {*refs(program.outputs), *program.inputs}
+    found: dict[int, list[int]] = {}
+    for number in range(len(program.calls) - 1, -1, -1):
+        call = program.calls[number]
+        gone = [v for v in dict.fromkeys((*operand_list(call), *call.results)) if v not in seen]
+        if gone:
+            found[number] = gone
+            seen.update(gone)
+    return found

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from executor.backends.base import Backend, Kernel
-from executor.calls import prepare
+from executor.calls import Calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import torch
-
     from executor.program import Call, Program
     from executor.regions import Region
 
@@ -28,15 +24,4 @@ class Eager(Backend):
 
     def compile(self, region: Region) -> Kernel:
         """The region's calls, one after the other."""
-        runners = [prepare(call) for call in region.calls]
-        count = len(region.program.values)
-
-        def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            env: list[Any] = [None] * count
-            for index, tensor in zip(region.inputs, inputs, strict=True):
-                env[index] = tensor
-            for run in runners:
-                run(env)
-            return [env[index] for index in region.outputs]
-
-        return kernel
+        return Calls(region.calls, region.inputs, region.outputs)

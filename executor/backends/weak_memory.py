@@ -23,7 +23,7 @@ import torch
 
 from executor.args import to_python
 from executor.backends.base import Backend, Kernel
-from executor.calls import Runner, prepare
+from executor.calls import Calls, Runner, prepare
 from executor.facts import facts, operand_list
 from executor.schema import resolve
 
@@ -60,19 +60,12 @@ class WeakMemory(Backend):
     def compile(self, region: Region) -> Kernel:
         """The region under one schedule, drawn now, so that every call of the kernel replays it."""
         schedule = random.Random(self._random.randrange(1 << 30))
-        runners = [prepare(call) for call in topological(region.calls, schedule)]
+        calls = topological(region.calls, schedule)
         shared = {v: moves(region, v) for v in region.aliases if schedule.random() < 0.5}
-        count = len(region.program.values)
         if region.early:
-            return _in_rounds(region, runners, shared, schedule.randrange(1 << 30))
-
-        def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            env = _environment(region, inputs, count)
-            for run in runners:
-                run(env)
-            return [_handed_out(env, v, shared) for v in region.outputs]
-
-        return kernel
+            return _in_rounds(region, [prepare(call) for call in calls], shared, schedule.randrange(1 << 30))
+        compute = Calls(calls, region.inputs, region.outputs)
+        return _handing_out(region, compute, shared) if shared else compute
 
 
 def topological(calls: Sequence[Call], schedule: random.Random) -> list[Call]:
@@ -116,17 +109,22 @@ def moves(region: Region, output: int) -> tuple[int, list[Call]]:
     return v, chain[::-1]
 
 
-def _handed_out(env: list[Any], v: int, shared: dict[int, tuple[int, list[Call]]]) -> torch.Tensor:
-    """An output: what was computed, or a view of an input with the same elements if this schedule shares its memory."""
-    computed: torch.Tensor = env[v]
-    if v not in shared:
-        return computed
-    source, chain = shared[v]
-    try:
-        view = _view_of(env[source], chain)
-    except RuntimeError:  # no view can be had of this layout
-        return computed
-    return view if view.shape == computed.shape else computed
+def _handing_out(region: Region, compute: Kernel, shared: dict[int, tuple[int, list[Call]]]) -> Kernel:
+    """The same kernel, which hands out views of inputs instead of some outputs that have the same elements."""
+    places = [(region.outputs.index(v), region.inputs.index(source), chain) for v, (source, chain) in shared.items()]
+
+    def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        made = compute(inputs)
+        for place, source, chain in places:
+            try:
+                view = _view_of(inputs[source], chain)
+            except RuntimeError:  # no view can be had of this layout
+                continue
+            if view.shape == made[place].shape:
+                made[place] = view
+        return made
+
+    return kernel
 
 
 def _view_of(tensor: torch.Tensor, chain: list[Call]) -> torch.Tensor:
@@ -164,8 +162,6 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[in
                 kept[v] = torch.where(mine, now, kept[v])
             for target, value in region.early:
                 env[target].copy_(torch.where(shares[tuple(env[value].shape)] == turn, env[value], env[target]))
-        for v in region.outputs:
-            env[v] = kept[v]
-        return [_handed_out(env, v, shared) for v in region.outputs]
+        return [kept[v] for v in region.outputs]
 
-    return kernel
+    return _handing_out(region, kernel, shared)

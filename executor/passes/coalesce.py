@@ -56,9 +56,10 @@ def _allocation(memory: MemorySSA, store: int, merged: dict[int, int]) -> tuple[
 
 
 def _touches(memory: MemorySSA, number: int, storage: int) -> bool:
-    values = memory.program.values
-    what = memory.accesses[number]
-    return any(values[i].storage == storage for i in (*what.reads, *what.writes))
+    """Whether the call needs the memory to be there, be it only to know its shape (`zeros_like`)."""
+    program = memory.program
+    return not memory.accesses[number].address and any(
+        program.values[v].storage == storage for v in operand_list(program.calls[number]))
 
 
 def _may_change(memory: MemorySSA, store: int, value: int) -> bool:
