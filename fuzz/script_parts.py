@@ -95,7 +95,7 @@ def main():
 
 
 def show(seen, name):
-    value = seen.get(name, MISSING)
+    value = seen.get(name, "no exception" if name == "exception" else MISSING)
     text = f"{{type(value).__name__}}: {{value}}" if isinstance(value, Exception) else str(value)
     return text.replace("\\n", "\\n           ")
 
