@@ -5,7 +5,7 @@ from aliasfuzz import jit, trace, Program, check, programs, load, save
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from corpus.case import Case
 from corpus.store import load, save
@@ -16,4 +16,8 @@ from fuzz.check import Verdict, check
 from strategies.programs import programs
 
 __all__ = ["Case", "Program", "Verdict", "check", "jit", "load", "programs", "save", "trace"]
-__version__ = version("aliasfuzz")
+
+try:
+    __version__ = version("aliasfuzz")
+except PackageNotFoundError:  # a checkout on the path, not installed
+    __version__ = "0+unknown"

@@ -20,8 +20,10 @@ from hypothesis.strategies import SearchStrategy
 from executor.program import Program
 from fuzz.check import Verdict
 from fuzz.findings import Kind, TargetFailure, failure_class, kind_of, size
+from fuzz.reducer import reduce
 
 EXAMPLES = 200
+SLOW = 0.02  # seconds a program
 
 
 class _TimeUp(BaseException):
@@ -69,9 +71,11 @@ class Batch:
     smallest: Program | None = None
     verdict: Verdict | None = None
     _known: dict[str, Kind | None] = field(default_factory=dict)
+    _seconds: float = 0.0
 
     def run(self, strategy: SearchStrategy[Program], seed: int, examples: int = EXAMPLES) -> None:
         """Runs the batch. Whatever is wrong with the harness itself, or the strategy, is raised."""
+        reduced = False
 
         @hypothesis.seed(seed)
         @hypothesis.settings(
@@ -85,11 +89,19 @@ class Batch:
         )
         @hypothesis.given(strategy)
         def property_(program: Program) -> None:
+            nonlocal reduced
             if self.fails(program):
+                if not reduced:
+                    reduced = True
+                    reduce(program, self.fails)
+                    self._end_if_slow()
                 raise failure_class(self.kind)
 
-        with contextlib.suppress(TargetFailure, _TimeUp), _prompt_interrupts():
-            property_()
+        with contextlib.suppress(_TimeUp), _prompt_interrupts():
+            with contextlib.suppress(TargetFailure):
+                property_()
+            if self.smallest is not None:
+                reduce(self.smallest, self.fails)
 
     def fails(self, program: Program) -> bool:
         """Whether the program fails as the first failure of this batch did; always the same for one program.
@@ -104,15 +116,16 @@ class Batch:
         kind = self._known[digest]
         return kind is not None and kind == self.kind
 
-    def reduce(self, steps: Callable[[Program, Callable[[Program], bool]], Program]) -> None:
-        """Makes the smallest failure smaller by `steps(program, fails)`, within the time that is left."""
-        assert self.smallest is not None, "there is a failure to reduce"
-        with contextlib.suppress(_TimeUp):
-            steps(self.smallest, self.fails)
+    def _end_if_slow(self) -> None:
+        """Ends the batch where a program takes so long that Hypothesis's shrinking, hundreds of runs, is not worth it."""
+        if self._seconds > SLOW * self.programs:
+            raise _TimeUp
 
     def _judge(self, program: Program) -> Kind | None:
         self.programs += 1
+        begun = time.monotonic()
         verdict = self.judge(program)
+        self._seconds += time.monotonic() - begun
         if verdict.ok:
             return None
         self.failures += 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from corpus.case import Case
 from corpus.signature import Signature
 from corpus.store import Store
-from executor import targets
+from executor import printing, targets
 from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import variants
@@ -20,7 +20,6 @@ from fuzz.batch import Batch
 from fuzz.check import Verdict, check
 from fuzz.findings import Kind
 from fuzz.journal import Journal
-from fuzz.reducer import reduce
 from strategies.programs import programs
 
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
@@ -89,8 +88,6 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
         batch = Batch(judge(compiler), plan.deadline, plan.shrink_seconds, muted)
         try:
             batch.run(strategy, batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
-            if batch.kind is not None:
-                batch.reduce(reduce)
         finally:
             totals.batches += 1
             totals.programs += batch.programs
@@ -142,5 +139,11 @@ def _keep(
         signature=signature.digest,
         known=signature in known,
         text=str(verdict),
-        program=str(program),
+        program=listing(program),
     )
+
+
+def listing(program: Program) -> str:
+    """The program as one reads it: its inputs' memory, a line each, then the function."""
+    names = [param.name for param in program.params]
+    return "\n".join([*printing.inputs(program.entry, names), "", str(program).rstrip()])

@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
             corpus=get("--fuzz-corpus"),
             root=config.rootpath,
         )
-    except (AliasfuzzError, ValueError) as error:
+    except AliasfuzzError as error:
         raise pytest.UsageError(str(error)) from None
 
 

@@ -77,6 +77,13 @@ def shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _seed(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise UsageError(f"a seed is a number such as 7 or 0x1f, not {text!r}") from None
+
+
 def options(  # noqa: PLR0913 - one parameter an option
     *,
     names: list[str],
@@ -98,7 +105,7 @@ def options(  # noqa: PLR0913 - one parameter an option
         targets.get(name)
     number, count = shard(only) if only else (0, max(workers, 1))
     # A pull request's run repeats the same programs each time; the others look at new ones.
-    drawn = int(seed, 0) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
+    drawn = _seed(seed) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{drawn:012x}"
     folder = Path(run) if run else root / ".aliasfuzz" / "runs" / name
     return Options(

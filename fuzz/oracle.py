@@ -6,7 +6,7 @@ size one and of empty tensors, and where in its own fresh storage a single outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from fuzz.runs import Run, Timeout
 
 # From the symptom that says most to the one that says least.
 SYMPTOMS = ("timeout", "exception", "no-exception", "structure", "dtype", "shape", "value", "memory", "guard", "alias",
-            "identity", "strides")  # fmt: skip
+            "identity", "strides", "count")  # fmt: skip
 
 
 class Mismatch(NamedTuple):
@@ -38,7 +38,7 @@ Close = Callable[[int, torch.Tensor, torch.Tensor], bool]
 
 
 def compare(
-    eager: Run, compiled: Run, *, mixed: Sequence[int] = (), undefined: bool = False, close: Close | None = None
+    eager: Run, compiled: Run, *, mixed: Collection[int] = (), undefined: bool = False, close: Close | None = None
 ) -> list[Mismatch]:
     """The differences between two runs of one program on equal memory, worst symptom first.
 

@@ -1,4 +1,9 @@
-"""Makes a failing program smaller where Hypothesis cannot: it deletes an input or statement without renumbering draws."""
+"""Makes a failing program smaller on its own terms: statements out, inputs and outputs dropped, sizes down.
+
+Hypothesis shrinks the draws behind a program, well but in hundreds of runs. This works on the program itself, by delta
+debugging (Zeller and Hildebrandt, 2002: chunks of statements, halved while none can go), so that a compiler that takes a
+tenth of a second a program still gives a small case in a few seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +11,216 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from executor.args import Arg, Ref, Tuple, refs, rename
-from executor.program import Program
+from executor import memory
+from executor.args import Arg, Ref, Tuple, refs, rename, to_python
+from executor.interpreter import flatten
+from executor.program import Call, Inputs, Iota, Program, Value, contiguous_strides, itemsize
+from executor.recorder import Recorder
+from executor.schema import effects, resolve
+from fuzz.runs import quiet
+
+Fails = Callable[[Program], bool]
 
 
-def reduce(program: Program, fails: Callable[[Program], bool]) -> Program:
-    """A program that still `fails` and of which no output, statement or input can be left out.
+def reduce(program: Program, fails: Fails) -> Program:
+    """A program that still `fails`, and that none of the steps here can make smaller.
 
-    `program` must fail itself. Greedy: one candidate at a time, beginning again after each success, so at most a
-    quadratic number of runs in its few statements.
+    `program` must fail itself. Steps are tried until none succeeds; each only ever makes the program smaller.
     """
     while True:
-        smaller = next((candidate for candidate in candidates(program) if fails(candidate)), None)
-        if smaller is None:
+        before = program
+        program = _fewer_statements(program, fails)
+        for step in (_fewer_outputs, _fewer_inputs, _smaller_inputs, _plainer_dtypes, _plainer_calls):
+            program = _greedy(program, step, fails)
+        if program == before:
             return program
+
+
+def _greedy(program: Program, step: Callable[[Program], Iterator[Program]], fails: Fails) -> Program:
+    """Takes the first candidate of `step` that fails, again and again."""
+    while (smaller := next((candidate for candidate in step(program) if fails(candidate)), None)) is not None:
         program = smaller
+    return program
 
 
-def candidates(program: Program) -> Iterator[Program]:
-    """Valid programs with one thing less, the largest savings first."""
-    outputs = tuple(refs(program.outputs))
-    for k in reversed(range(len(program.calls))):
-        used = {i for call in program.calls[k + 1 :] for i in call.operands} | set(outputs)
-        fresh = set(program.calls[k].results) - set(program.calls[k].operands)
-        if used.isdisjoint(fresh):
-            yield compact(msgspec.structs.replace(program, calls=program.calls[:k] + program.calls[k + 1 :]))
-    for index in program.inputs:
-        if _unused(program, index) and len(program.inputs) > 1:
-            params = tuple(param for param in program.params if tuple(refs(param.value)) != (index,))
-            if len(params) < len(program.params) and not program.twins:
-                yield compact(msgspec.structs.replace(program, params=params))
+def _fewer_statements(program: Program, fails: Fails) -> Program:
+    size = max(len(program.calls) // 2, 1)
+    while program.calls:
+        smaller = next((c for c in _without_chunks(program, size) if fails(c)), None)
+        if smaller is not None:
+            program = smaller
+        elif size == 1:
+            break
+        else:
+            size //= 2
+        size = max(min(size, len(program.calls)), 1)
+    return program
+
+
+def _without_chunks(program: Program, size: int) -> Iterator[Program]:
+    for start in reversed(range(0, len(program.calls), size)):
+        yield without(program, set(range(start, start + size)))
+
+
+def without(program: Program, gone: set[int]) -> Program:
+    """The program without the calls at these positions and all that need their results.
+
+    Outputs that are gone with them are dropped; if all are, the first input is returned.
+    """
+    lost: set[int] = set()
+    calls: list[Call] = []
+    for k, call in enumerate(program.calls):
+        if k in gone or not lost.isdisjoint(call.operands):
+            lost.update(set(call.results) - set(call.operands))
+        else:
+            calls.append(call)
+    outputs = [i for i in refs(program.outputs) if i not in lost]
+    tree = program.outputs if len(outputs) == len(list(refs(program.outputs))) else returning(outputs, program)
+    raises = program.raises if calls and not calls[-1].results else None
+    return compact(msgspec.structs.replace(program, calls=tuple(calls), outputs=tree, raises=raises))
+
+
+def returning(outputs: list[int], program: Program) -> Arg:
+    """An outputs tree: the one value, a tuple of several, or the first input if there is none."""
     if len(outputs) > 1:
+        return Tuple(tuple(Ref(i) for i in outputs))
+    return Ref(outputs[0] if outputs else program.inputs[0])
+
+
+def _fewer_outputs(program: Program) -> Iterator[Program]:
+    outputs = list(refs(program.outputs))
+    if len(outputs) > 1:
+        for i in dict.fromkeys(outputs):
+            yield compact(msgspec.structs.replace(program, outputs=Ref(i)))
         for k in range(len(outputs)):
-            kept = [Ref(i) for j, i in enumerate(outputs) if j != k]
-            yield compact(msgspec.structs.replace(program, outputs=kept[0] if len(kept) == 1 else Tuple(tuple(kept))))
-    for index in program.inputs:
-        if outputs != (index,) and len(outputs) == 1:
-            yield compact(msgspec.structs.replace(program, outputs=Ref(index)))
+            kept = outputs[:k] + outputs[k + 1 :]
+            yield compact(msgspec.structs.replace(program, outputs=returning(kept, program)))
 
 
-def _unused(program: Program, index: int) -> bool:
-    return all(index not in call.operands for call in program.calls) and index not in tuple(refs(program.outputs))
+def _fewer_inputs(program: Program) -> Iterator[Program]:
+    used = {i for call in program.calls for i in call.operands} | set(refs(program.outputs))
+    for param in program.params if len(program.params) > 1 and not program.twins else ():
+        if used.isdisjoint(refs(param.value)):
+            kept = tuple(other for other in program.params if other is not param)
+            if any(refs(other.value) for other in kept):
+                yield compact(msgspec.structs.replace(program, params=kept))
+
+
+def _smaller_inputs(program: Program) -> Iterator[Program]:
+    """Programs whose inputs have one dimension less long, or lie alone and contiguous on a storage of their size."""
+    entry = program.entry
+    for k, value in enumerate(entry.values):
+        for changed in (*_contiguous(value, entry), *_shorter(value)):
+            values = (*entry.values[:k], changed, *entry.values[k + 1 :])
+            candidate = rerecord(program, _fitted(msgspec.structs.replace(entry, values=values)))
+            if candidate is not None and _measure(candidate) < _measure(program):
+                yield candidate
+
+
+def _measure(program: Program) -> tuple[int, int, int]:
+    """Elements of the inputs, bytes of their storages, and how many of them are not plain contiguous tensors."""
+    entry = program.entry
+    odd = sum(value.strides != contiguous_strides(value.shape) for value in entry.values)
+    return sum(value.numel for value in entry.values), sum(storage.nbytes for storage in entry.storages), odd
+
+
+def _shorter(value: Value) -> Iterator[Value]:
+    for d, n in enumerate(value.shape):
+        for length in sorted({1, 2, n - 1}):
+            if 0 < length < n:
+                yield msgspec.structs.replace(value, shape=(*value.shape[:d], length, *value.shape[d + 1 :]))
+
+
+def _contiguous(value: Value, entry: Inputs) -> Iterator[Value]:
+    alone = sum(other.storage == value.storage for other in entry.values) == 1
+    if alone and not value.conj and not value.neg:
+        yield msgspec.structs.replace(value, strides=contiguous_strides(value.shape), offset=0)
+
+
+def _plainer_dtypes(program: Program) -> Iterator[Program]:
+    """Programs with one input storage less that is not float32."""
+    entry = program.entry
+    for k, storage in enumerate(entry.storages):
+        held = [value for value in entry.values if value.storage == k]
+        dtype = held[0].dtype
+        if dtype == "float32" or not isinstance(storage.fill, Iota) or any(value.dtype != dtype for value in held):
+            continue
+        fill = msgspec.structs.replace(storage.fill, dtype="float32")
+        changed = msgspec.structs.replace(storage, nbytes=storage.nbytes // itemsize(dtype) * 4, fill=fill)
+        values = tuple(msgspec.structs.replace(v, dtype="float32") if v.storage == k else v for v in entry.values)
+        storages = (*entry.storages[:k], changed, *entry.storages[k + 1 :])
+        candidate = rerecord(program, msgspec.structs.replace(entry, storages=storages, values=values))
+        if candidate is not None:
+            yield candidate
+
+
+def _plainer_calls(program: Program) -> Iterator[Program]:
+    """Programs in which one pointwise call became the addition of its other operand, or of 1."""
+    for k, call in enumerate(program.calls):
+        plain = _plain(program, call)
+        for args in _additions(call) if plain is not None else ():
+            calls = (*program.calls[:k], Call(plain or "", args, (), call.results), *program.calls[k + 1 :])
+            candidate = rerecord(msgspec.structs.replace(program, calls=calls), program.entry)
+            if candidate is not None and candidate != program:
+                yield candidate
+
+
+def _plain(program: Program, call: Call) -> str | None:
+    """The addition that could stand for a call which returns a tensor shaped like its first operand; None for others."""
+    if not call.operands or len(call.results) != 1 or effects(call.op).views:
+        return None
+    first, result = program.values[call.operands[0]], program.values[call.results[0]]
+    if first.shape != result.shape or call.op in ("aten.add.Tensor", "aten.add_.Tensor"):
+        return None
+    return "aten.add_.Tensor" if call.results[0] == call.operands[0] else "aten.add.Tensor"
+
+
+def _additions(call: Call) -> Iterator[tuple[Arg, ...]]:
+    first, *others = call.operands
+    yield Ref(first), 1
+    for other in others[:1]:
+        yield Ref(first), Ref(other)
+
+
+def _fitted(inputs: Inputs) -> Inputs:
+    """The same inputs on storages no longer than they need, where the contents can be shortened."""
+    storages = list(inputs.storages)
+    for k, storage in enumerate(storages):
+        end = max(value.end for value in inputs.values if value.storage == k)
+        if isinstance(storage.fill, Iota) and not end % itemsize(storage.fill.dtype):
+            storages[k] = msgspec.structs.replace(storage, nbytes=min(end, storage.nbytes))
+    return msgspec.structs.replace(inputs, storages=tuple(storages))
+
+
+def rerecord(program: Program, inputs: Inputs) -> Program | None:
+    """The same calls on other inputs, with the geometry that eager gives them; None if eager refuses one of them."""
+    if program.constants or program.raises:
+        return None
+    recorder = Recorder()
+    env: list[object] = [None] * len(program.values)
+    for index, tensor, value in zip(program.inputs, memory.allocate(inputs).tensors, inputs.values, strict=True):
+        recorder.input(tensor, inputs.storages[value.storage])
+        env[index] = tensor
+    try:
+        with quiet():
+            for call in program.calls:
+                _again(recorder, call, env)
+    except (RuntimeError, IndexError, ValueError):
+        return None
+    place = [recorder.ref(value).index if value is not None else -1 for value in env]  # type: ignore[arg-type]
+
+    def new(index: int) -> Arg:
+        return Ref(place[index])
+
+    params = [msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params]
+    return recorder.program(params, rename(program.outputs, new), program.twins)
+
+
+def _again(recorder: Recorder, call: Call, env: list[object]) -> None:
+    args = [to_python(arg, env) for arg in call.args]
+    out = recorder.call(resolve(call.op), *args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    for index, tensor in zip(call.results, flatten(out), strict=True):
+        env[index] = tensor
 
 
 def compact(program: Program) -> Program:
@@ -63,19 +237,16 @@ def compact(program: Program) -> Program:
     def new(index: int) -> Arg:
         return Ref(place[index])
 
+    def moved(call: Call) -> Call:
+        args = tuple(rename(arg, new) for arg in call.args)
+        kwargs = tuple((name, rename(arg, new)) for name, arg in call.kwargs)
+        return msgspec.structs.replace(call, args=args, kwargs=kwargs, results=tuple(place[i] for i in call.results))
+
     return Program(
         storages=tuple(program.storages[i] for i in homes),
         values=tuple(msgspec.structs.replace(program.values[i], storage=home[program.values[i].storage]) for i in kept),
         params=tuple(msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params),
-        calls=tuple(
-            msgspec.structs.replace(
-                call,
-                args=tuple(rename(arg, new) for arg in call.args),
-                kwargs=tuple((name, rename(arg, new)) for name, arg in call.kwargs),
-                results=tuple(place[i] for i in call.results),
-            )
-            for call in program.calls
-        ),
+        calls=tuple(moved(call) for call in program.calls),
         outputs=rename(program.outputs, new),
         twins=program.twins,
         constants=tuple(place[i] for i in constants),

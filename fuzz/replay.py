@@ -34,11 +34,17 @@ def replay(case: Case, target: str | None = None) -> Replay:
         if name not in targets.names():
             raise
         return Replay("unavailable", None, str(error))
-    first = check(case.program, target=compiler, exact=case.exact, calls=case.calls)
-    state = _state(case, first, own=name == case.target)
-    if state == case.state or name != case.target:
+    own = name == case.target
+    bounds = case.bounds if own else {}
+
+    def again() -> Verdict:
+        return check(case.program, target=compiler, exact=case.exact, calls=case.calls, bounds=bounds)
+
+    first = again()
+    state = _state(case, first, own=own)
+    if state == case.state or not own:
         return Replay(state, first, str(first))
-    others = [check(case.program, target=compiler, exact=case.exact, calls=case.calls) for _ in range(TRIES - 1)]
+    others = [again() for _ in range(TRIES - 1)]
     failed = sum(not verdict.ok for verdict in (first, *others))
     if 0 < failed < TRIES:
         worst = next(verdict for verdict in (first, *others) if not verdict.ok)
@@ -49,11 +55,6 @@ def replay(case: Case, target: str | None = None) -> Replay:
 def _state(case: Case, verdict: Verdict, *, own: bool) -> str:
     if verdict.ok:
         return "fixed"
-    same = case.signature is None or verdict.signature == case.signature
-    return (
-        "open"
-        if same and not (own and case.state == "fixed" and case.signature is None)
-        else "changed"
-        if own
-        else "open"
-    )
+    if not own:
+        return "open"
+    return "open" if verdict.signature == case.signature else "changed"

@@ -23,8 +23,8 @@ from corpus.case import Case
 from executor import printing, targets
 from executor.args import Ref, refs
 from executor.program import Inputs
-from executor.schema import accesses
 from fuzz.script_parts import ALIASES, IDENTITIES, KIND, MAIN, OBSERVE, same
+from fuzz.subjects import mixed_storages, partly_written
 
 _OURS = ("aliasfuzz", "corpus", "executor", "fuzz", "strategies")
 _ROOT = str(Path(__file__).resolve().parents[1])
@@ -102,9 +102,9 @@ def _builder(case: Case, inputs: Inputs, number: int) -> str:
     arguments = ", ".join(printing.source(param.value, names) for param in case.program.params)
     # Storages come first in the lines, each under one name.
     storages = list(dict.fromkeys(line.partition(" = ")[0] for line in lines))[: len(inputs.storages)]
-    as_bytes = _as_bytes(case, inputs)
+    as_bytes = mixed_storages(case.program, inputs)
     seen = [f"{name}.view(torch.uint8)" if i in as_bytes else name for i, name in enumerate(storages)]
-    lines.append(f"return [{arguments}], [{', '.join([] if _undefined(case) else seen)}]")
+    lines.append(f"return [{arguments}], [{', '.join([] if partly_written(case.program) else seen)}]")
     return f"def inputs_{number}():\n" + "\n".join(f"    {line}" for line in lines)
 
 
@@ -122,25 +122,6 @@ def _names(case: Case) -> dict[int, str]:
                 name += "_"
             names[index] = name
     return names
-
-
-def _as_bytes(case: Case, inputs: Inputs) -> set[int]:
-    """The storages of a call that hold elements of several dtypes, so that only their bytes can be compared."""
-    values, held = case.program.values, case.program.inputs
-    found = set()
-    for storage in range(len(inputs.storages)):
-        here = {values[held[k]].storage for k, value in enumerate(inputs.values) if value.storage == storage}
-        if len({value.dtype for value in values if value.storage in here}) > 1:
-            found.add(storage)
-    return found
-
-
-def _undefined(case: Case) -> bool:
-    """Whether eager refuses a write to a tensor that overlaps itself, so that memory may hold part of it."""
-    values, calls = case.program.values, case.program.calls
-    return case.program.raises is not None and any(
-        values[i].footprint.self_overlaps for i in accesses(case.program, calls[-1]).writes
-    )
 
 
 def _launcher(text: str) -> str:

@@ -17,7 +17,6 @@ from fuzz.batch import Batch
 from fuzz.campaign import Plan, batch_seed, judge, run_shard
 from fuzz.check import check
 from fuzz.journal import Journal
-from fuzz.reducer import reduce
 from strategies.programs import programs
 from tests.planted import Crashing, Severed
 
@@ -41,7 +40,6 @@ def batch(target: Target, seed: int = 1) -> Batch:
 def test_a_failure_is_found_and_shrunk() -> None:
     found = batch(Severed())
     assert found.kind is not None
-    found.reduce(reduce)
     assert found.smallest is not None
     assert found.verdict is not None
     assert not found.verdict.ok

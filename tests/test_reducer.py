@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
+from hypothesis import Phase, given, settings
 
 from executor.args import refs
+from executor.program import Iota, Program
 from executor.tracing import trace
-from executor.validate import validate
-from fuzz.reducer import candidates, compact, reduce
+from executor.validate import validate, validate_geometry
+from fuzz.reducer import compact, reduce, without
+from strategies.programs import programs
 
 
 def test_statements_inputs_and_outputs_that_do_not_matter_go() -> None:
@@ -28,15 +32,45 @@ def test_statements_inputs_and_outputs_that_do_not_matter_go() -> None:
     assert len(reduced.storages) == 1
 
 
-def test_every_candidate_is_valid_and_smaller() -> None:
-    x = torch.ones(3, 4)
-    program = trace(lambda a, b: (a[0].add_(b[:, 0].sum()), a.t() * 2, b), x, x)
-    found = list(candidates(program))
-    assert found
-    for candidate in found:
+def test_a_statement_goes_with_all_that_needs_it() -> None:
+    program = trace(lambda a: (a.add_(1), (a * 2).neg().relu())[1], torch.ones(4))
+    left = without(program, {1})
+    validate(left)
+    assert [call.op for call in left.calls] == ["aten.add_.Tensor"]
+    assert list(refs(left.outputs)) == list(left.inputs)
+
+
+def test_sizes_layouts_dtypes_and_operators_become_plain() -> None:
+    def long(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.mul_(b).neg_()
+        return b.t().square()
+
+    x = torch.arange(80, dtype=torch.int64).reshape(8, 10)
+    program = msgspec.structs.replace(trace(long, x[::2, 1:4], x[1:4, :4].t()))
+    storages = (msgspec.structs.replace(program.storages[0], fill=Iota("int64")), *program.storages[1:])
+    program = msgspec.structs.replace(program, storages=storages)
+    reduced = reduce(program, lambda p: any(call.op == "aten.add_.Tensor" and len(call.operands) == 2
+                                            for call in p.calls) or p == program)  # fmt: skip
+    validate(reduced)
+    validate_geometry(reduced)
+    assert [call.op for call in reduced.calls] == ["aten.add_.Tensor"]
+    assert sum(value.numel for value in reduced.entry.values) == 2
+    assert {value.dtype for value in reduced.values} == {"float32"}
+
+
+@settings(max_examples=30, deadline=None, database=None, phases=(Phase.generate,))
+@given(programs())
+def test_every_step_leaves_a_valid_program(program: Program) -> None:
+    seen: list[Program] = []
+
+    def fails(candidate: Program) -> bool:
+        seen.append(candidate)
+        return len(seen) % 2 == 0
+
+    reduce(program, fails)
+    for candidate in seen:
         validate(candidate)
-        size = (len(candidate.calls), len(candidate.inputs), len(list(refs(candidate.outputs))))
-        assert size < (len(program.calls), len(program.inputs), len(list(refs(program.outputs))))
+        validate_geometry(candidate)
 
 
 def test_a_program_from_which_nothing_can_go_stays() -> None:

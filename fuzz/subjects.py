@@ -1,0 +1,106 @@
+"""What is put under test: a function or program, and the ways in which it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from executor import interpreter, memory, printing
+from executor.args import to_python
+from executor.errors import TraceError
+from executor.memory import Memory
+from executor.program import Inputs, Program
+from executor.schema import accesses
+from executor.tracing import Tracer
+from fuzz.runs import quiet
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to call a function: `build` makes fresh memory and the arguments that lie in it.
+
+    `mixed` are the storages that hold elements of several dtypes, so that only their bytes can be compared.
+    """
+
+    build: Callable[[], tuple[Memory, list[Any]]]
+    mixed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function to compile, the same for eager to run, its program if it has one, and the calls to make in order."""
+
+    fn: Callable[..., Any]
+    reference: Callable[..., Any]
+    program: Program | None
+    ways: tuple[Way, ...]
+
+
+def partly_written(program: Program | None) -> bool:
+    """Whether eager refuses the program for a write to a tensor that overlaps itself: memory may hold part of it."""
+    if program is None or program.raises is None:
+        return False
+    return any(program.values[i].footprint.self_overlaps for i in accesses(program, program.calls[-1]).writes)
+
+
+def of_program(program: Program, calls: Sequence[Inputs] = (), *, source: bool = True) -> Subject:
+    """A program under test; with `source`, as a Python function that has source text of its own."""
+    fn = printing.load(program) if source else program
+    ways = tuple(_way(program, inputs) for inputs in (program.entry, *calls))
+    return Subject(fn, lambda *args: interpreter.call(program, args, {}), program, ways)
+
+
+def _way(program: Program, inputs: Inputs) -> Way:
+    def build() -> tuple[Memory, list[Any]]:
+        held = memory.allocate(inputs)
+        env: list[Any] = [None] * len(program.values)
+        for index, tensor in zip(program.inputs, held.tensors, strict=True):
+            env[index] = tensor
+        return held, [to_python(param.value, env) for param in program.params]
+
+    return Way(build, mixed_storages(program, inputs))
+
+
+def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
+    """The storages of `inputs` on which the program has values of several dtypes: only their bytes can be compared."""
+    found = set()
+    for k in range(len(inputs.storages)):
+        held = [index for index, value in zip(program.inputs, inputs.values, strict=True) if value.storage == k]
+        homes = {program.values[index].storage for index in held}
+        if len({value.dtype for value in program.values if value.storage in homes}) > 1:
+            found.add(k)
+    return frozenset(found)
+
+
+def of_function(fn: Callable[..., Any], args: Sequence[Any]) -> Subject:
+    """A Python function under test, with arguments that are cloned by storage for each run."""
+    leaves, structure = pytree.tree_flatten(list(args))
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    originals = [leaves[k] for k in places]
+
+    def build() -> tuple[Memory, list[Any]]:
+        held = memory.clone(originals)
+        filled = list(leaves)
+        for k, tensor in zip(places, held.tensors, strict=True):
+            filled[k] = tensor
+        return held, pytree.tree_unflatten(filled, structure)
+
+    return Subject(fn, fn, _traced(fn, args), (Way(build),))
+
+
+def _traced(fn: Callable[..., Any], args: Sequence[Any]) -> Program | None:
+    """The function's program, also if eager refuses its last call; None if no program can hold it."""
+    tracer = Tracer(fn, args, {})
+    try:
+        with quiet():
+            return tracer.trace()
+    except (TraceError, TypeError):
+        return None
+    except Exception as error:
+        if error is tracer.recorder.refused:
+            return tracer.refused()
+        raise
