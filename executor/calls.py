@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from executor.args import Arg, Ref, refs, to_python
+from executor.facts import facts
 from executor.interpreter import flatten
 from executor.schema import resolve
 from executor.straight import WORTH_IT, straight
@@ -51,7 +52,7 @@ def prepare(call: Call) -> Runner:
     kwargs = {key: _getter(arg) for key, arg in call.kwargs}
     static = {key: constant for key, (slot, constant, _) in kwargs.items() if slot is None}
     plain = all(rebuild is None for _, _, rebuild in (*getters, *kwargs.values()))
-    if plain and len(static) == len(kwargs) and len(call.results) == 1:
+    if plain and len(static) == len(kwargs) and len(call.results) == 1 and facts(call.op).single:
         return _plain(op, [(slot, constant) for slot, constant, _ in getters], static, call.results[0])
     return _general(op, call)
 

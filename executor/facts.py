@@ -34,8 +34,10 @@ MOVES = frozenset({"clone", "contiguous", "_to_copy", "lift_fresh_copy", "alias_
 class Facts(NamedTuple):
     """One operator overload.
 
-    `written` and `only_written` are argument names. `address`: its result is an address, or fresh memory without
-    contents, so that it costs nothing. `functional` is the overload that computes what this one writes, if there is one.
+    `written` and `only_written` are argument names. `views`: a result may be an address computed from an argument.
+    `metadata`: it looks at no element. `uninitialised`: its result has no contents. `move`: its result holds its first
+    argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what this
+    one writes, if there is one.
     """
 
     written: frozenset[str]
@@ -44,6 +46,7 @@ class Facts(NamedTuple):
     metadata: bool
     uninitialised: bool
     move: bool
+    single: bool
     functional: str | None
 
 
@@ -61,7 +64,12 @@ def facts(op: str) -> Facts:
     effect = effects(op)
     packet = op.split(".")[1]
     return Facts(effect.writes, effect.only_written, effect.views, packet in _METADATA, packet in _UNINITIALISED,
-                 packet in MOVES, _functional(op) if effect.writes else None)
+                 packet in MOVES, _is_single(op), _functional(op) if effect.writes else None)
+
+
+def _is_single(op: str) -> bool:
+    returns = resolve(op)._schema.returns
+    return len(returns) == 1 and str(returns[0].type) == "Tensor"
 
 
 def access(values: tuple[Value, ...] | list[Value], call: Call) -> Access:

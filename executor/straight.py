@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from executor.args import Arg, Dict, List, Ref, Tuple, to_python
+from executor.facts import facts
 from executor.interpreter import flatten
 from executor.schema import resolve
 
@@ -33,7 +34,7 @@ class Straight:
         args = [self._text(arg) for arg in call.args] + [f"{key}={self._text(arg)}" for key, arg in call.kwargs]
         op = resolve(call.op)
         text = f"{self._object(op)}({', '.join(args)})"
-        if len(call.results) == 1 and str(op._schema.returns[0].type) == "Tensor" and len(op._schema.returns) == 1:
+        if len(call.results) == 1 and facts(call.op).single:
             text = f"v{call.results[0]} = {text}"
         elif call.results:
             text = f"{''.join(f'v{v}, ' for v in call.results)}= flatten({text})"

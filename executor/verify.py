@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from executor.args import refs
 from executor.errors import AliasRaceError
 from executor.facts import facts, operand_list
 from executor.geometry import Overlap, common_element, overlap
@@ -98,13 +99,13 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     maker = memory.owner.get(values[value].storage)
     if maker is None or not found.fused[maker] or found.levels[maker] != level or value not in program.calls[maker].results:
         return "its value is not computed in the region"
-    if not footprint(values[target]).dense or values[target].conj or values[target].neg:
-        return "its target is not dense"
-    region = [i for i, fused in enumerate(found.fused) if fused and found.levels[i] == level]
+    if values[target].conj or values[target].neg:
+        return "its target is lazily conjugated or negated"
+    region = {i for i, fused in enumerate(found.fused) if fused and found.levels[i] == level}
     return _others(found, memory, store, region) or _pointwise(memory, region, target)
 
 
-def _others(found: Partition, memory: MemorySSA, store: int, region: list[int]) -> str | None:
+def _others(found: Partition, memory: MemorySSA, store: int, region: set[int]) -> str | None:
     """Whether anybody else of this level looks at, or writes, the target's memory."""
     values = found.program.values
     target = memory.accesses[store].writes[0]
@@ -115,32 +116,37 @@ def _others(found: Partition, memory: MemorySSA, store: int, region: list[int]) 
 
     if any(meets(v) and values[v] != values[target] for i in region for v in memory.accesses[i].reads):
         return "another input of the region overlaps its target"
-    hosts = [i for i, level in enumerate(found.levels) if level == found.levels[store] and not found.fused[i] and i != store]
+    hosts = [i for i in range(store) if found.levels[i] == found.levels[store] and not found.fused[i]]
     if any(meets(v) for i in hosts for v in (*memory.accesses[i].reads, *memory.accesses[i].writes)):
-        return "a host call of the same level touches its target"
+        return "a host call that comes before it touches its target"
+    if any(meets(memory.accesses[i].writes[0]) for i in found.early if i > store and found.levels[i] == found.levels[store]):
+        return "its target is written early twice"
     if memory.owner.get(values[target].storage) in region:
         return "its target is computed in the region"
     return None
 
 
-def _pointwise(memory: MemorySSA, region: list[int], target: int) -> str | None:
+def _pointwise(memory: MemorySSA, region: set[int], target: int) -> str | None:
     """Whether every element of the target is read for its own position alone, all the way to every output."""
     program, values = memory.program, memory.program.values
-    home, shape = values[target].storage, values[target].shape
+    shape = values[target].shape
     reached = {i for i, value in enumerate(values) if value == values[target]}  # values that depend on the target
     copies = set(reached)  # those that a fuser may take for the target itself
     for i, call in enumerate(program.calls):
-        used = [v for v in operand_list(call) if v in reached or _root(memory, v) in reached]
-        if i not in region or not used or (values[used[0]].storage == home and memory.accesses[i].address):
+        operands = operand_list(call) if memory.accesses[i].address else memory.accesses[i].reads
+        used = [v for v in operands if v in reached or _root(memory, v) in reached]
+        if i not in region or not used:
             continue
         if torch.Tag.pointwise not in resolve(call.op).tags and not facts(call.op).move:
             return "its target is read by a call that is not pointwise"
         if any(v not in reached for v in used) or any(values[v].shape != shape for v in (*used, *call.results)):
             return "its target is read at another position"
         reached.update(call.results)
-        if facts(call.op).move and not copies.isdisjoint(used):
+        if facts(call.op).move and not copies.isdisjoint(used) and values[used[0]].dtype == values[call.results[0]].dtype:
             copies.update(call.results)
-    if any(v in copies and memory.maker.get(v) in region for v in reached):
+    outside = {_root(memory, v) for i, call in enumerate(program.calls) if i not in region and not memory.accesses[i].address
+               for v in operand_list(call)} | {_root(memory, v) for v in refs(program.outputs)}
+    if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None
 

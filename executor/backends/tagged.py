@@ -1,0 +1,227 @@
+"""Partitions run on *tagged* elements: each is the id of the expression that it came from, not a number.
+
+With numbers a wrong schedule may give the right result by coincidence (zeros, equal elements, a sum that doesn't change).
+With tags it differs whenever any interpretation of the operators would: elementwise operators combine the tags of their
+operands' elements, all others those of everything they read. Memory is held byte by byte, so that views of other dtypes
+see what they would.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from executor.args import Ref, refs, rename, to_python
+from executor.facts import facts, operand_list
+from executor.memory_ssa import MemorySSA, footprint
+from executor.schema import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from executor.partition import Partition
+    from executor.program import Call, Program
+
+    Tags = npt.NDArray[np.int64]
+
+_BYTES = 16  # an element's bytes are numbered within its tag; no dtype has more
+Observation = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
+
+
+class Interner:
+    """Equal expressions, equal ids."""
+
+    def __init__(self) -> None:
+        self._ids: dict[object, int] = {}
+        self._dtypes: dict[int, str] = {}
+
+    def id(self, expression: object, dtype: str) -> int:
+        """The id of an expression whose value has this dtype."""
+        found = self._ids.setdefault((expression, dtype), len(self._ids))
+        self._dtypes[found] = dtype
+        return found
+
+    def element(self, parts: tuple[int, ...], dtype: str) -> int:
+        """The id of the element that these bytes are: an element as it was written, or something made of pieces."""
+        whole, first = divmod(parts[0], _BYTES)
+        if first == 0 and self._dtypes.get(whole) == dtype and all(p == parts[0] + k for k, p in enumerate(parts)):
+            return whole
+        return self.id(("bytes", parts), dtype)
+
+
+class Machine:
+    """Memory of tags for one program, and what its calls do to it."""
+
+    def __init__(self, program: Program, interner: Interner) -> None:
+        self.program, self.ids = program, interner
+        self.memory: dict[int, Tags] = {}
+        for v in (*program.inputs, *program.constants):
+            self._fresh(program.values[v].storage)
+
+    def observe(self) -> Observation:
+        """What one sees in the end: the outputs' elements, and every byte of the storages that existed at entry."""
+        values = self.program.values
+        entry = dict.fromkeys(values[v].storage for v in (*self.program.inputs, *self.program.constants))
+        outputs = tuple(tuple(self.read(v).tolist()) for v in refs(self.program.outputs))
+        return outputs, tuple(tuple(self.memory[storage].tolist()) for storage in entry)
+
+    def read(self, v: int, memory: dict[int, Tags] | None = None) -> Tags:
+        """The elements of a value in row-major order, from this machine's memory or a copy of it."""
+        value = self.program.values[v]
+        storage = self._fresh(value.storage) if memory is None or value.storage not in memory else memory[value.storage]
+        size = value.itemsize
+        places = footprint(value).offsets() * size
+        parts = storage[places[:, None] + np.arange(size)]
+        lazy = ("conj",) * value.conj + ("neg",) * value.neg
+        found = [self.ids.element(tuple(row), value.dtype) for row in parts.tolist()]
+        return np.array([self.ids.id((lazy, tag), value.dtype) for tag in found] if lazy else found, dtype=np.int64)
+
+    def write(self, v: int, tags: Tags) -> None:
+        """Stores elements in row-major order; the last one wins where the value overlaps itself."""
+        value = self.program.values[v]
+        size = value.itemsize
+        places = footprint(value).offsets() * size
+        self._fresh(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
+
+    def step(self, call: Call, memory: dict[int, Tags] | None = None, only: dict[int, Tags] | None = None) -> None:
+        """Runs a call: reads from `memory` where given; writes only the elements in `only`, a mask for each result."""
+        written = facts(call.op).written
+        operands = operand_list(call)
+        tags = {v: self.read(v, memory) for v in dict.fromkeys(operands)}
+        results = dict.fromkeys((*call.results, *((v for v in operands[:1]) if written else ())))
+        for number, v in enumerate(results):
+            new = self._computed(call, v, number, tags)
+            if only is not None and v in only:
+                new = np.where(only[v], new, self.read(v))
+            self.write(v, new)
+
+    def _computed(self, call: Call, result: int, number: int, tags: dict[int, Tags]) -> Tags:
+        values, value = self.program.values, self.program.values[result]
+        if call.op == "aten.copy_.default" or (facts(call.op).move and value.shape == values[operand_list(call)[0]].shape):
+            source = operand_list(call)[-1]
+            moved = _broadcast(tags[source], values[source].shape, value.shape)
+            if values[source].dtype == value.dtype:
+                return moved
+            return np.array([self.ids.id(("cast", tag), value.dtype) for tag in moved.tolist()], dtype=np.int64)
+        shape = _skeleton(call)
+        if torch.Tag.pointwise in resolve(call.op).tags and not facts(call.op).written:
+            each = [_broadcast(tags[v], values[v].shape, value.shape).tolist() for v in operand_list(call)]
+            rows: Iterable[tuple[int, ...]] = zip(*each, strict=True) if each else ((),) * value.numel
+            return np.array([self.ids.id((shape, number, row), value.dtype) for row in rows], dtype=np.int64)
+        if call.op == "aten.full.default":
+            return np.full(value.numel, self.ids.id(shape, value.dtype), dtype=np.int64)
+        if call.op == "aten.as_strided_scatter.default":
+            return _scattered(call, tags)
+        if facts(call.op).metadata:
+            return np.array([self.ids.id((shape, i), value.dtype) for i in range(value.numel)], dtype=np.int64)
+        everything = tuple(tuple(tags[v].tolist()) for v in operand_list(call))
+        return np.array([self.ids.id((shape, number, i, everything), value.dtype) for i in range(value.numel)], dtype=np.int64)
+
+    def _fresh(self, storage: int) -> Tags:
+        if storage not in self.memory:
+            nbytes = self.program.storages[storage].nbytes
+            tags = [self.ids.id(("initial", storage, i), "uint8") * _BYTES for i in range(nbytes)]
+            self.memory[storage] = np.array(tags, dtype=np.int64)
+        return self.memory[storage]
+
+
+def in_program_order(program: Program, interner: Interner) -> Observation:
+    """What the program means."""
+    machine, accesses = Machine(program, interner), MemorySSA(program).accesses
+    for call, what in zip(program.calls, accesses, strict=True):
+        if not what.address:
+            machine.step(call)
+    return machine.observe()
+
+
+def under(found: Partition, memory: MemorySSA, interner: Interner, seed: int = 0, rounds: int = 3) -> Observation:
+    """What one sees of the partition under the hostile schedule with this seed. It needn't be a legal one."""
+    program, schedule = found.program, random.Random(seed)
+    machine = Machine(program, interner)
+    for level in sorted({level for level in found.levels if level is not None}):
+        here = [i for i, at in enumerate(found.levels) if at == level]
+        fused = [i for i in here if found.fused[i]]
+        early = [i for i in here if i in found.early]
+        if early:
+            _in_rounds(machine, program, fused, early, schedule, rounds)
+        else:
+            # Nothing changes while the region runs: it reads what its values were at its start.
+            made = {program.values[r].storage for i in fused for r in program.calls[i].results}
+            entry = {storage: tags.copy() for storage, tags in machine.memory.items() if storage not in made}
+            for i in fused:
+                machine.step(program.calls[i], entry)
+        for i in here:
+            if not found.fused[i] and i not in found.early:
+                machine.step(program.calls[i])
+    del memory
+    return machine.observe()
+
+
+def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list[int], schedule: random.Random,
+               rounds: int) -> None:
+    """Each round computes everything anew, keeps a share of the elements of each shape, and writes that share back."""
+    values = program.values
+    turns: dict[tuple[int, ...], Tags] = {}
+
+    def mine(v: int, turn: int) -> Tags:
+        shape = values[v].shape
+        if shape not in turns:
+            turns[shape] = np.array([schedule.randrange(rounds) for _ in range(values[v].numel)], dtype=np.int64)
+        found: Tags = turns[shape] == turn
+        return found
+
+    results = [r for i in fused for r in program.calls[i].results]
+    kept: dict[int, Tags] = {}
+    for turn in range(rounds):
+        for i in fused:
+            machine.step(program.calls[i])
+        now = {v: machine.read(v) for v in results}
+        kept = {v: np.where(mine(v, turn), now[v], kept.get(v, now[v])) for v in results}
+        for i in early:
+            target, value = operand_list(program.calls[i])
+            machine.write(target, np.where(mine(target, turn), now[value], machine.read(target)))
+    targets = {operand_list(program.calls[i])[0] for i in early}
+    for v, tags in kept.items():
+        source = _moved_from(program, fused, v, targets)
+        if source is not None and schedule.random() < 0.5:  # handed out as the target's own memory
+            machine.write(v, machine.read(source))
+        else:
+            machine.write(v, tags)
+
+
+def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:
+    """The early target whose elements a result holds as they were, if that is so and a fuser may hand it out instead."""
+    values = program.values
+    makers = {r: program.calls[i] for i in fused for r in program.calls[i].results}
+    while v in makers and facts(makers[v].op).move:
+        source = operand_list(makers[v])[0]
+        if (values[source].dtype, values[source].shape) != (values[v].dtype, values[v].shape):
+            return None
+        v = source
+    return next((target for target in targets if values[target] == values[v]), None)
+
+
+def _skeleton(call: Call) -> object:
+    """The call without its operands: what distinguishes it from others on the same elements."""
+    args = tuple(rename(arg, lambda _: Ref(0)) for arg in call.args)
+    return call.op, repr(args), repr([(name, rename(arg, lambda _: Ref(0))) for name, arg in call.kwargs])
+
+
+def _broadcast(tags: Tags, shape: tuple[int, ...], target: tuple[int, ...]) -> Tags:
+    return np.broadcast_to(tags.reshape(shape), target).reshape(-1)
+
+
+def _scattered(call: Call, tags: dict[int, Tags]) -> Tags:
+    base, source = operand_list(call)
+    size, stride, offset = (to_python(arg, ()) for arg in call.args[2:])
+    places = np.full((), offset, dtype=np.int64)
+    for n, step in zip(size, stride, strict=True):
+        places = np.add.outer(places, np.arange(n, dtype=np.int64) * step)
+    found = tags[base].copy()
+    found[places.reshape(-1)] = tags[source]
+    return found
