@@ -21,7 +21,7 @@ import torch
 from executor.args import refs
 from executor.errors import AliasRaceError
 from executor.facts import facts, operand_list
-from executor.geometry import Overlap, common_element, overlap
+from executor.geometry import Overlap, WriteKind, common_element, overlap, write_kind
 from executor.memory_ssa import MemorySSA, State, footprint
 from executor.schema import resolve
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from executor.partition import Partition
-    from executor.program import Program
+    from executor.program import Program, Value
 
 
 class Race(NamedTuple):
@@ -109,12 +109,13 @@ def _others(found: Partition, memory: MemorySSA, store: int, region: set[int]) -
     """Whether anybody else of this level looks at, or writes, the target's memory."""
     values = found.program.values
     target = memory.accesses[store].writes[0]
+    where = footprint(values[target])
 
     def meets(v: int) -> bool:
-        return values[v].storage == values[target].storage and \
-            overlap(footprint(values[v]), footprint(values[target])) is not Overlap.NO_ALIAS
+        return _meets(values[v], values[target])
 
-    if any(meets(v) and values[v] != values[target] for i in region for v in memory.accesses[i].reads):
+    inputs = {v for i in region for v in memory.accesses[i].reads if meets(v)}
+    if any(values[v].shape != where.shape or write_kind(where, [footprint(values[v])]) is not WriteKind.DEFINED for v in inputs):
         return "another input of the region overlaps its target"
     hosts = [i for i in range(store) if found.levels[i] == found.levels[store] and not found.fused[i]]
     if any(meets(v) for i in hosts for v in (*memory.accesses[i].reads, *memory.accesses[i].writes)):
@@ -130,7 +131,9 @@ def _pointwise(memory: MemorySSA, region: set[int], target: int) -> str | None:
     """Whether every element of the target is read for its own position alone, all the way to every output."""
     program, values = memory.program, memory.program.values
     shape = values[target].shape
-    reached = {i for i, value in enumerate(values) if value == values[target]}  # values that depend on the target
+    # The values that depend on the target. All inputs of the region that meet it do so at the same positions.
+    inputs = {v for i in region for v in memory.accesses[i].reads}
+    reached = {i for i, value in enumerate(values) if value == values[target] or (i in inputs and _meets(value, values[target]))}
     copies = set(reached)  # those that a fuser may take for the target itself
     for i, call in enumerate(program.calls):
         operands = operand_list(call) if memory.accesses[i].address else memory.accesses[i].reads
@@ -149,6 +152,11 @@ def _pointwise(memory: MemorySSA, region: set[int], target: int) -> str | None:
     if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None
+
+
+def _meets(a: Value, b: Value) -> bool:
+    """Whether two values have memory in common."""
+    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
 
 
 def _root(memory: MemorySSA, value: int) -> int:
