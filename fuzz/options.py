@@ -103,6 +103,8 @@ def options(  # noqa: PLR0913 - one parameter an option
     chosen = tuple(dict.fromkeys(names)) or (targets.DEFAULT,)
     for name in chosen:
         targets.get(name)
+    if run and any(Path(run).glob("*.jsonl")):
+        raise UsageError(f"{run} holds an earlier run's journals; name a new folder")
     number, count = shard(only) if only else (0, max(workers, 1))
     # A pull request's run repeats the same programs each time; the others look at new ones.
     drawn = _seed(seed) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 
 from executor.program import Program
@@ -41,6 +42,7 @@ class Crashing(Target):
         return fn
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
     """As a pytest plugin (`-p tests.planted`): puts these under the names that `--fuzz-target` takes."""
     from executor import targets

@@ -30,8 +30,9 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def pytest_fuzz(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    run = folder / f"run{len(list(folder.glob('run*')))}"
     return command(folder, sys.executable, "-m", "pytest", str(ROOT / "fuzz"), "-q", "-p", "no:cacheprovider",
-                   "--fuzz-run", str(folder / "run"), *args)  # fmt: skip
+                   "--fuzz-run", str(run), *args)  # fmt: skip
 
 
 def aliasfuzz(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +45,7 @@ def test_two_workers_find_nothing_on_null(tmp_path: Path) -> None:
     line = re.search(r"^null: (\d+) programs, \d+ programs/s, 0 failures \(0 distinct\)$", done.stdout, re.MULTILINE)
     assert line is not None, done.stdout
     assert int(line[1]) > 50
-    assert len(list((tmp_path / "run").glob("null-*.jsonl"))) == 2
+    assert len(list((tmp_path / "run0").glob("null-*.jsonl"))) == 2
     assert re.search(r"a shard runs again with: pytest fuzz/ --fuzz-target null --fuzz-seed 0x\w+ --fuzz-shard 0/2",
                      done.stdout)  # fmt: skip
 

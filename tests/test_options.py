@@ -62,6 +62,12 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         given(tmp_path, names=["nul"])
 
 
+def test_a_folder_with_a_run_in_it_is_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "null-0.jsonl").write_text("")
+    with pytest.raises(UsageError, match="holds an earlier run's journals; name a new folder"):
+        given(tmp_path, run=str(tmp_path))
+
+
 def test_all_workers_share_one_clock_and_targets_share_the_budget(tmp_path: Path) -> None:
     made = given(tmp_path, names=["null", "pipeline:eager"], budget="10s")
     before = made.begun
