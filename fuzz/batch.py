@@ -57,14 +57,14 @@ def _prompt_interrupts() -> Iterator[None]:
 class Batch:
     """Draws programs, judges each once, and keeps the smallest failure.
 
-    `judge` gives the verdict on a program. Failures of `muted` kinds are counted and passed over. The batch ends at
+    `judge` gives the verdict on a program. Failures of kinds that are `muted` are counted and passed over. The batch ends at
     `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure.
     """
 
     judge: Callable[[Program], Verdict]
     deadline: float
     shrink_seconds: float
-    muted: frozenset[Kind] = frozenset()
+    muted: Callable[[Kind], bool] = lambda kind: False
     programs: int = 0
     failures: int = 0
     kind: Kind | None = None
@@ -130,7 +130,7 @@ class Batch:
             return None
         self.failures += 1
         kind = kind_of(verdict)
-        if kind in self.muted:
+        if self.muted(kind):
             return None
         if self.kind is None:
             self.kind, self.deadline = kind, time.monotonic() + self.shrink_seconds

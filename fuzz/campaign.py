@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -84,10 +85,10 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     strategy = programs(compiler.limits)
     seen: set[Signature] = set()
     while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
-        muted = frozenset(kind for kind, count in shrunk.items() if count >= SHRINKS_PER_KIND)
-        batch = Batch(judge(compiler), plan.deadline, plan.shrink_seconds, muted)
+        seed = batch_seed(plan.seed, plan.target, plan.shard, totals.batches)
+        batch = Batch(judge(compiler), plan.deadline, plan.shrink_seconds, muted(shrunk, seed))
         try:
-            batch.run(strategy, batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
+            batch.run(strategy, seed)
         finally:
             totals.batches += 1
             totals.programs += batch.programs
@@ -108,6 +109,20 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
         compiler.reset()
     journal.write("done", target=plan.target, shard=plan.shard)
     return totals
+
+
+def muted(shrunk: Counter[Kind], seed: int) -> Callable[[Kind], bool]:
+    """Which failures the batch with this seed passes over, given how often each kind was shrunk before.
+
+    A kind that was shrunk often enough, always. Otherwise a symptom that was shrunk n times, in n of n + 1 batches: else
+    the commonest symptom would take all the time, and hide the rarer ones.
+    """
+    often: Counter[tuple[str, str]] = Counter()
+    for kind, count in shrunk.items():
+        often[kind.symptom, kind.detail] += count
+    chance = random.Random(seed)
+    groups = {group for group, count in sorted(often.items()) if chance.random() < count / (count + 1)}
+    return lambda kind: shrunk[kind] >= SHRINKS_PER_KIND or (kind.symptom, kind.detail) in groups
 
 
 def _keep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from executor import targets
 from executor.targets.base import Target
 from fuzz import journal
 from fuzz.batch import Batch
-from fuzz.campaign import Plan, batch_seed, judge, run_shard
+from fuzz.campaign import SHRINKS_PER_KIND, Plan, batch_seed, judge, muted, run_shard
 from fuzz.check import check
+from fuzz.findings import Kind
 from fuzz.journal import Journal
 from strategies.programs import programs
 from tests.planted import Crashing, Severed
@@ -67,10 +69,21 @@ def test_a_batch_without_failures_judges_each_program_once() -> None:
 def test_a_muted_kind_is_counted_and_passed_over() -> None:
     kind = batch(Crashing()).kind
     assert kind is not None
-    muted = Batch(judge(Crashing()), later(60), 30, frozenset({kind}))
+    muted = Batch(judge(Crashing()), later(60), 30, lambda other: other == kind)
     muted.run(programs(), 1)
     assert muted.failures > 0
     assert muted.kind != kind
+
+
+def test_symptoms_that_were_shrunk_often_make_room_for_others() -> None:
+    value, lost = Kind("t", "value", "", "none", "none"), Kind("t", "alias", "", "none", "none")
+    other = Kind("t", "value", "", "read-after-write", "partial")
+    shrunk = Counter({value: SHRINKS_PER_KIND})
+    passed = [muted(shrunk, seed) for seed in range(300)]
+    assert all(passes(value) for passes in passed)
+    assert not any(passes(lost) for passes in passed)
+    assert 150 < sum(passes(other) for passes in passed) < 250
+    assert not any(muted(Counter(), seed)(value) for seed in range(20))
 
 
 def test_a_batch_ends_when_the_time_is_up() -> None:
