@@ -79,24 +79,33 @@ def to_arg(obj: Any, ref: Callable[[torch.Tensor], Arg]) -> Arg:
         return ref(obj)
     if type(obj) in _PLAIN:
         return obj  # type: ignore[no-any-return]
+    if isinstance(obj, Mapping):
+        return Dict(tuple([(_key(key), to_arg(item, ref)) for key, item in obj.items()]))
+    if isinstance(obj, list):
+        return List(tuple([to_arg(item, ref) for item in obj]))
+    if isinstance(obj, Sequence) and not isinstance(obj, str | bytes | bytearray):
+        return Tuple(tuple([to_arg(item, ref) for item in obj]))
+    return _leaf(obj)
+
+
+def _leaf(obj: Any) -> Arg:
+    """Subclasses such as the members of an `IntEnum` become what they are made of, as JSON would make of them."""
+    if isinstance(obj, int):
+        return int(obj)
+    if isinstance(obj, str):
+        return str.__str__(obj)
     if isinstance(obj, float):
         return float(obj) if math.isfinite(obj) else Number(repr(float(obj)))
     if isinstance(obj, complex):
-        return Number(repr(obj))
-    if isinstance(obj, bool | int | str):  # subclasses such as IntEnum members
-        return obj
-    if isinstance(obj, Mapping):
-        return Dict(tuple((_key(key), to_arg(item, ref)) for key, item in obj.items()))
-    if isinstance(obj, list):
-        return List(tuple(to_arg(item, ref) for item in obj))
-    if isinstance(obj, Sequence):
-        return Tuple(tuple(to_arg(item, ref) for item in obj))
+        return Number(repr(complex(obj)))
     if isinstance(obj, _TORCH_CONSTANTS):
         return Const(str(obj).removeprefix("torch."))
     if isinstance(obj, torch.device):
         return Device(str(obj))
-    raise TypeError(f"a program cannot hold {obj!r} of type {type(obj).__name__}; it holds tensors, numbers, strings, "
-                    "None, dtypes, devices, and lists, tuples and string-keyed dicts of those")
+    raise TypeError(
+        f"a program cannot hold {obj!r} of type {type(obj).__name__}; it holds tensors, numbers, strings, "
+        "None, dtypes, devices, and lists, tuples and string-keyed dicts of those"
+    )
 
 
 def _key(key: object) -> str:
@@ -109,12 +118,11 @@ def to_python(arg: Arg, env: Sequence[Any]) -> Any:
     """The Python object that `arg` stands for; `Ref(i)` becomes `env[i]`."""
     if isinstance(arg, Ref):
         return env[arg.index]
-    if isinstance(arg, _PLAIN) or isinstance(arg, float):
+    if arg is None or isinstance(arg, bool | int | float | str):
         return arg
-    if isinstance(arg, List):
-        return [to_python(item, env) for item in arg.items]
-    if isinstance(arg, Tuple):
-        return tuple(to_python(item, env) for item in arg.items)
+    if isinstance(arg, List | Tuple):
+        items = [to_python(item, env) for item in arg.items]
+        return items if isinstance(arg, List) else tuple(items)
     if isinstance(arg, Dict):
         return {key: to_python(item, env) for key, item in arg.items}
     if isinstance(arg, Const):

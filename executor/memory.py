@@ -141,8 +141,10 @@ def fill_tensor(fill: Fill, count: int) -> torch.Tensor:
 
 def to_bytes(tensor: torch.Tensor) -> bytes:
     """The bytes of a tensor's elements in row-major order, lazy conjugates and negatives made real."""
-    cpu = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten()
-    return cpu.view(torch.uint8).numpy().tobytes() if cpu.numel() else b""
+    cpu = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    # A tensor of one element is contiguous whatever its stride, but is viewed as bytes with stride 1 only.
+    flat = cpu.as_strided((cpu.numel(),), (1,))
+    return flat.view(torch.uint8).numpy().tobytes() if cpu.numel() else b""
 
 
 def literal_tensor(storage: Storage, value: Value) -> torch.Tensor:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
+from torch._ops import OpOverload
 
 from executor.args import Arg, refs
 from executor.errors import ProgramError
@@ -34,7 +35,7 @@ class Accesses(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def resolve(name: str) -> torch._ops.OpOverload:
+def resolve(name: str) -> OpOverload:
     """The operator of this name ("aten.add_.Tensor").
 
     Raises `ProgramError` if torch has none.
@@ -43,14 +44,13 @@ def resolve(name: str) -> torch._ops.OpOverload:
     if len(parts) != 3:
         raise ProgramError(f"{name!r} names no operator overload; one looks like 'aten.add_.Tensor'")
     namespace, packet, overload = parts
-    try:
-        found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-    except AttributeError as error:
-        raise ProgramError(f"torch {torch.__version__} has no operator {name!r}") from error
-    return found  # type: ignore[no-any-return]
+    found = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
+    if not isinstance(found, OpOverload) or str(found) != name:
+        raise ProgramError(f"torch {torch.__version__} has no operator {name!r}")
+    return found
 
 
-def op_name(op: torch._ops.OpOverload) -> str:
+def op_name(op: OpOverload) -> str:
     """The name that `resolve` takes."""
     return str(op)
 
@@ -63,11 +63,8 @@ def effects(name: str) -> Effects:
     declared = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
     outs = {a.name for a in schema.arguments if a.is_out}
     writes = declared | outs | set(HIDDEN_WRITES.get(name, ()))
-    only_written = set(outs) if not name.endswith("_") else set()
-    if name in OVERWRITES:
-        only_written |= {names[0]} & writes
-    views = name in HIDDEN_VIEWS or any(
-        r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    only_written = outs | ({names[0]} if name in OVERWRITES else set())
+    views = name in HIDDEN_VIEWS or any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     return Effects(names, frozenset(writes), frozenset(only_written), views)
 
 

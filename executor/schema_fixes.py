@@ -15,12 +15,14 @@ HIDDEN_WRITES: dict[str, tuple[str, ...]] = {
 # Calls whose result lies on their first argument's storage although the schema declares no alias.
 HIDDEN_VIEWS: frozenset[str] = frozenset({"aten._unsafe_view.default"})
 
-# In-place operators that overwrite their first argument without reading it.
-OVERWRITES: frozenset[str] = frozenset({
-    "aten.copy_.default",
-    "aten.fill_.Scalar",
-    "aten.fill_.Tensor",
-    "aten.zero_.default",
-    "aten.eye.m_out",
-    "aten.eye.out",
-})
+# In-place operators that overwrite their first argument without reading it. (`out=` arguments are overwritten anyway.)
+OVERWRITES: frozenset[str] = frozenset(
+    {
+        "aten._foreach_copy_.default",
+        "aten._foreach_zero_.default",
+        "aten.copy_.default",
+        "aten.fill_.Scalar",
+        "aten.fill_.Tensor",
+        "aten.zero_.default",
+    }
+)

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ def of(tensor: torch.Tensor) -> Footprint:
 # The brute-force twin. It shares no code with the module, and no idea: only the definitions.
 
 
+@lru_cache(maxsize=64)
 def elements(footprint: Footprint) -> list[tuple[tuple[int, ...], range]]:
     """Each index, in row-major order, with the bytes of its element."""
     indices = itertools.product(*map(range, footprint.shape))

@@ -1,0 +1,98 @@
+"""`jit`: compiles a Python function over tensors that may alias, once for each layout and alias pattern it is called with.
+
+The function is traced to a `Program`, which the pipeline compiles for a backend. A compiled function reads the globals and closures of the
+Python function when it traces, not at each call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+from executor.backends.base import Backend
+from executor.backends.weak_memory import WeakMemory
+from executor.errors import ArgumentError
+from executor.guards import guard
+from executor.pipeline import Aliases, Compilation, compile_program, uncompiled
+from executor.program import Program
+from executor.tracing import Tracer
+
+Name = Literal["weak_memory", "eager"]
+
+
+class CacheInfo(NamedTuple):
+    """How many calls found their program in the cache, and how many had to compile."""
+
+    hits: int
+    misses: int
+
+
+class Compiled:
+    """A compiled function: call it like the original. `last` is the compilation that served the last call."""
+
+    def __init__(self, fn: Callable[..., Any], backend: Name | Backend, aliases: Aliases) -> None:
+        functools.update_wrapper(self, fn)
+        self.backend, self.aliases = backend, aliases
+        self.last: Compilation | None = None
+        self._fn = fn
+        self._cache: dict[Hashable, Compilation] = {}
+        self._hits = self._misses = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, its inputs mutated as it does.
+
+        Raises what eager raises, `ArgumentError` for an argument that cannot be compiled for, and `TraceError` for a
+        function that cannot become a program.
+        """
+        key, tensors = guard(args, kwargs)
+        compilation = self._cache.get(key)
+        if compilation is None:
+            self._misses += 1
+            compilation = self._compile(self._trace(args, kwargs))
+            # Whether eager refuses may depend on data (an index out of range), which is not in the key.
+            if compilation.program.raises is None:
+                self._cache[key] = compilation
+        else:
+            self._hits += 1
+        self.last = compilation
+        return compilation.run(tensors)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits and misses since this function was compiled."""
+        return CacheInfo(self._hits, self._misses)
+
+    def _compile(self, program: Program) -> Compilation:
+        if program.raises is not None or self.backend == "eager":
+            return uncompiled(program)
+        # A backend of its own for each compilation, so that its schedules don't depend on what was compiled before.
+        backend = WeakMemory() if isinstance(self.backend, str) else self.backend
+        return compile_program(program, backend, self.aliases)
+
+    def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
+        tracer = Tracer(self._fn, args, kwargs, contents=False)
+        try:
+            return tracer.trace()
+        except Exception as error:
+            if error is not tracer.recorder.refused:
+                raise
+            return tracer.refused()  # it runs up to the refused call, so that the same writes precede the exception
+
+
+def jit(fn: Callable[..., Any], *, backend: Name | Backend = "weak_memory", aliases: Aliases = "auto") -> Compiled:
+    """Compiles `fn`, a function over trees of tensors that may share memory, numbers and None.
+
+    `backend` is what runs the program, by name or as an object: "weak_memory" runs the compiled program under hostile
+    schedules, "eager" interprets the trace. `aliases` says how reads of partly overwritten memory are lowered: end the
+    region ("barrier"), compute them by selecting elements ("blend"), or what costs less ("auto").
+    Raises `ArgumentError` for an unknown backend or mode.
+    """
+    if not isinstance(backend, Backend):
+        _choose("backend", backend, get_args(Name))
+    _choose("aliases", aliases, get_args(Aliases))
+    return Compiled(fn, backend, aliases)
+
+
+def _choose(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ArgumentError(f"{name} is {value!r}; it can be {' or '.join(map(repr, choices))}")

@@ -1,0 +1,84 @@
+"""What a compiler under test takes, so that programs are drawn within it and none fails only for being unsupported.
+
+Only what a compiler's documentation or its own error message refuses belongs here. Wrong numbers and crashes are what
+this project looks for, so they never become limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import msgspec
+
+from executor.args import refs
+from executor.geometry import Overlap, overlap
+from executor.program import Program, Value
+from executor.schema import accesses
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compiler takes; by default everything.
+
+    `aliased_inputs`: two inputs may lie on one storage. `overlapping_inputs`: they may also have bytes in common; the
+    same tensor passed twice has. `written_inputs_returned`: an output may lie on an input's storage that the program
+    writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element. `dtypes`: names
+    of the dtypes that inputs and results may have; None for all. `banned_ops`: overloads ("aten.fill_.Scalar") that
+    it does not know.
+    """
+
+    aliased_inputs: bool = True
+    overlapping_inputs: bool = True
+    written_inputs_returned: bool = True
+    overlapping_as_strided: bool = True
+    dtypes: frozenset[str] | None = None
+    banned_ops: frozenset[str] = frozenset()
+
+    def refuse(self, program: Program) -> str | None:
+        """Why the compiler does not take `program`, in words; None if it does."""
+        return next(self._reasons(program), None)
+
+    def _reasons(self, program: Program) -> Iterator[str]:
+        names = dict(zip(program.inputs, _input_names(program), strict=True))
+        for a, b in combinations(program.inputs, 2):
+            first, second = program.values[a], program.values[b]
+            if first.storage != second.storage:
+                continue
+            if not self.aliased_inputs:
+                yield f"inputs {names[a]} and {names[b]} lie on one storage"
+            if not self.overlapping_inputs and _overlap(first, second):
+                yield f"inputs {names[a]} and {names[b]} overlap"
+        if not self.written_inputs_returned:
+            yield from _returned_and_written(program, names)
+        for call in program.calls:
+            if call.op in self.banned_ops:
+                yield f"{call.op} is not supported"
+            if not self.overlapping_as_strided and call.op == "aten.as_strided.default" \
+                    and any(program.values[i].footprint.self_overlaps for i in call.results):
+                yield "a result of aten.as_strided.default overlaps itself"
+        if self.dtypes is not None:
+            unknown = sorted({value.dtype for value in program.values} - self.dtypes)
+            yield from (f"dtype {name} is not supported" for name in unknown)
+
+
+def _input_names(program: Program) -> Iterator[str]:
+    """For each input the parameter that holds it."""
+    for param in program.params:
+        yield from (param.name for _ in refs(param.value))
+
+
+def _overlap(a: Value, b: Value) -> bool:
+    return overlap(a.footprint, b.footprint) is not Overlap.NO_ALIAS
+
+
+def _returned_and_written(program: Program, names: dict[int, str]) -> Iterator[str]:
+    written = {program.values[i].storage for call in program.calls for i in accesses(program, call).writes}
+    for index in refs(program.outputs):
+        storage = program.values[index].storage
+        if storage in written:
+            owners = [name for i, name in names.items() if program.values[i].storage == storage]
+            if owners:
+                yield f"an output lies on the storage of input {owners[0]}, which is written"
+
+
+EVERYTHING = Limits()

@@ -1,0 +1,43 @@
+"""Our own compiler as a target: `jit` with one of its backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from executor.jit import Compiled, Name, jit
+from executor.targets.base import Target
+
+
+class Pipeline(Target):
+    """`executor.jit` with the given backend."""
+
+    needs_source = False
+
+    def __init__(self, name: str, backend: Name) -> None:
+        self.name = name
+        self._backend = backend
+
+    def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
+        """A function that compiles itself for each layout and alias pattern that it is called with."""
+        return jit(fn, backend=self._backend)
+
+    def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
+        """Regions, barriers, breaks and late copies of what the last call ran."""
+        if not isinstance(compiled, Compiled) or compiled.last is None:
+            return {}
+        return {name: getattr(compiled.last, name) for name in ("regions", "barriers", "breaks", "copies")}
+
+    def script(self) -> list[str]:
+        """See `Target.script`; the compiler under test is ours, so it is imported."""
+        return ["from aliasfuzz import jit", f"compiled = jit(program, backend={self._backend!r})"]
+
+
+def eager() -> Pipeline:
+    """Traced, then interpreted call by call."""
+    return Pipeline("pipeline:eager", "eager")
+
+
+def weak_memory() -> Pipeline:
+    """Compiled, and run under hostile schedules: the default target."""
+    return Pipeline("pipeline", "weak_memory")
