@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from executor.args import Arg, Ref, refs
+from executor.args import Arg, Dict, List, Ref, Tuple, children, refs
 from executor.program import Call, Value
 from executor.schema import effects, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 UPDATE_ALIASES = "aliasfuzz.update_aliases.default"
 
@@ -102,21 +105,22 @@ def _mixed_access(call: Call, known: Facts) -> Access:
 def operand_list(call: Call) -> list[int]:
     """Indices of the values among the arguments, in order."""
     found: list[int] = []
-    for arg in call.args:
-        _collect(arg, found)
+    _collect(call.args, found)
     for _, arg in call.kwargs:
-        _collect(arg, found)
+        _collect((arg,), found)
     return found
 
 
-def _collect(arg: Arg, found: list[int]) -> None:
-    if isinstance(arg, Ref):
-        found.append(arg.index)
-    elif type(arg) not in _LEAVES:
-        found.extend(refs(arg))
+def _collect(items: Iterable[Arg], found: list[int]) -> None:
+    """What `refs` yields, without a generator for each node: passes ask this for every call."""
+    for item in items:
+        if isinstance(item, Ref):
+            found.append(item.index)
+        elif isinstance(item, _CONTAINERS):
+            _collect(children(item), found)
 
 
-_LEAVES = frozenset({int, float, bool, str, type(None)})
+_CONTAINERS = (List, Tuple, Dict)
 
 
 def _functional(op: str) -> str | None:

@@ -169,6 +169,14 @@ class MemorySSA:
                     if storage not in self.entry:
                         self.owner.setdefault(storage, i)
 
+    @classmethod
+    def of(cls, program: Program) -> MemorySSA:
+        """The facts of a program; not found anew for the program that was asked about last, which most passes leave as it is."""
+        global _last  # noqa: PLW0603 (one entry, replaced whole)
+        if _last is None or _last.program is not program:
+            _last = cls(program)
+        return _last
+
     def is_memory(self, value: int) -> bool:
         """Whether the contents of this value depend on when one looks."""
         return self.program.values[value].storage in self.memory
@@ -197,3 +205,6 @@ class MemorySSA:
             for value in what.writes:
                 state.write(i, value)
         return found
+
+
+_last: MemorySSA | None = None

@@ -59,7 +59,7 @@ def fusible(memory: MemorySSA, supports: Callable[[Call], bool]) -> list[bool]:
 
 def partition(program: Program, supports: Callable[[Call], bool], memory: MemorySSA | None = None) -> Partition:
     """The partition with the fewest regions."""
-    memory = memory or MemorySSA(program)
+    memory = memory or MemorySSA.of(program)
     fused = fusible(memory, supports)
     levels: list[int | None] = []
     for i, needed in enumerate(dependences(memory)):

@@ -123,7 +123,7 @@ def compile_program(program: Program, backend: Backend, aliases: Aliases = "auto
         counts = (("calls", len(program.calls)),)
         traces.append(make(program, name, (perf_counter() - start) * 1e3, counts))
     start = perf_counter()
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     found = with_early(partition(program, partial(backend.supports, program), memory), memory, backend)
     verify(found, memory)
     executable = Executable(program, Layout(found, memory).run(), memory, backend)

@@ -43,7 +43,7 @@ class Race(NamedTuple):
 
 def verify(found: Partition, memory: MemorySSA | None = None) -> None:
     """Raises `AliasRaceError` if the partition has a race."""
-    for race in races(found, memory or MemorySSA(found.program)):
+    for race in races(found, memory or MemorySSA.of(found.program)):
         raise _error(found.program, race)
 
 

@@ -64,7 +64,7 @@ class Blend(NamedTuple):
 
 def blend(program: Program, choose: Callable[[Blend], bool]) -> Program:
     """The same program with those reads blended that can be, and that `choose` wants blended."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     builder, state = Builder(program), State(program.values)
     chunks: list[list[Call]] = []
     before: dict[int, list[Call]] = {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def dead_calls(program: Program) -> Program:
     """The same program without the calls whose results nobody uses and that write nothing."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     used = set(refs(program.outputs))
     kept: list[Call] = []
     for i in range(len(program.calls) - 1, -1, -1):
@@ -36,7 +36,7 @@ def common_subexpressions(program: Program) -> Program:
     Two reads of memory are the same only if the same writes reach both. Fresh tensors that are returned, or written
     later, stay apart: eager gives each its own memory. So do the results of views that are returned: each is an object.
     """
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     state = State(program.values)
     apart = set(refs(program.outputs)).union(program.inputs)
     seen: dict[tuple[object, ...], Call] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def coalesce(program: Program) -> Program:
     """The same program with stores into fresh memory replaced by the stored values, where they may be that memory."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     merged: dict[int, int] = {}  # the stored value -> the memory that it becomes
     gone: set[int] = set()
     for i in range(len(program.calls)):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def forward(program: Program) -> Program:
     """The same program with written values in the place of what is known to be them in memory."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     builder, state = Builder(program), State(program.values)
     for i, call in enumerate(program.calls):
         what = memory.accesses[i]

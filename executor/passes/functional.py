@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def out_of_place(program: Program) -> Program:
     """The same program whose writes are copies."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     builder = Builder(program)
     for i, call in enumerate(program.calls):
         if memory.accesses[i].writes:

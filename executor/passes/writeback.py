@@ -26,7 +26,7 @@ _LISTED = 1 << 16
 
 def dead_stores(program: Program) -> Program:
     """The same program without the stores that nobody can see."""
-    memory = MemorySSA(program)
+    memory = MemorySSA.of(program)
     dead = [i for i in range(len(program.calls)) if memory.stored(i) is not None and _is_dead(memory, i)]
     if not dead:
         return program
