@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from executor.args import Ref, refs
+from executor.args import Arg, Dict, Ref, children, refs
 from executor.facts import operand_list
 from executor.printing.arguments import source
 from executor.printing.calls import spell
@@ -12,6 +12,8 @@ from executor.printing.forms import Scope
 from executor.program import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from executor.program import Call, Value
 
 
@@ -57,7 +59,7 @@ def _body(trace: Trace) -> list[str]:
     for param in trace.params:
         if not isinstance(param.value, Ref):
             names.update({v: f"{param.name}{n}" for n, v in enumerate(refs(param.value))})
-            lines.append(f"    {source(param.value, names)} = {param.name}")
+            lines += [f"    {names[v]} = {path}" for v, path in _paths(param.value, param.name)]
     lines += [f"    # {names[v]}: {describe(trace, trace.values[v])}" for v in trace.inputs]
     names.update({v: f"t{v}" for v in range(len(trace.values)) if v not in names})
     lines += [f"    # {names[v]}: a constant, {describe(trace, trace.values[v])}" for v in trace.constants]
@@ -74,6 +76,15 @@ def _body(trace: Trace) -> list[str]:
         if number in gone:
             lines.append(f"    del {', '.join(names[v] for v in gone[number])}")
     return [*lines, *marks.get(len(trace.calls), []), f"    return {source(trace.outputs, names)}"]
+
+
+def _paths(tree: Arg, path: str) -> Iterator[tuple[int, str]]:
+    """Each value in a parameter's tree, with the expression that reaches it."""
+    if isinstance(tree, Ref):
+        yield tree.index, path
+    keys = [repr(key) for key, _ in tree.items] if isinstance(tree, Dict) else range(len(children(tree)))
+    for key, item in zip(keys, children(tree), strict=True):
+        yield from _paths(item, f"{path}[{key}]")
 
 
 def _statement(trace: Trace, call: Call, scope: Scope, made: set[int]) -> str:
