@@ -523,6 +523,18 @@ def test_small_questions_are_listed_past_the_work_limit(pairs: list[tuple[Footpr
         assert common_element(read, write, max_work=1) == twin_common_element(read, write), (read, write)
 
 
+def test_the_short_cuts_are_taken() -> None:
+    """They only save time, so no other test would miss them."""
+    assert geometry._nested_loops((4, 1, 6), (6, 9, 1)) == [(6, 4, 6), (1, 6, 1)]
+    assert geometry._nested_loops((6, 4), (1, 6)) == [(6, 4, 1), (1, 6, 4)]
+    assert geometry._nested_loops((2, 2), (1, 1)) is geometry._nested_loops((2, 3), (3, 2)) is None
+    assert geometry._gaps(ROW_MAJOR) == ()
+    assert geometry._in_units(ROW_MAJOR, 4) is ROW_MAJOR
+    assert ROW_MAJOR.broadcast_to((4, 6)) is ROW_MAJOR
+    assert geometry._listable(24, ROW_MAJOR, f32((), ()))
+    assert not geometry._listable(23, f32((), ()), ROW_MAJOR)
+
+
 def test_write_kind_of_textbook_calls() -> None:
     x = torch.zeros(3, 4)
     row, square = of(x[0]), of(x[:, :3])
