@@ -57,7 +57,8 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...]) -> Base:
 
 
 def _input(draw: Draw, scope: Scope, base: Base, limits: Limits) -> int:
-    tensor = _sibling(draw, base) if base.inputs and below(draw, 3) == 2 else _viewed(draw, base)
+    moveable = any(len(_places(base, other)) > 1 for other in base.inputs)
+    tensor = _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base)
     if not limits.overlapping_inputs and any(_overlap(tensor, other) for other in base.inputs):
         tensor = _moved(tensor)  # to a storage of its own: what was drawn still makes a valid program
     base.inputs.append(tensor)
@@ -75,11 +76,10 @@ def _moved(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _viewed(draw: Draw, base: Base) -> torch.Tensor:
-    """The base under up to two views, as a tensor object of its own; the first input is most often the base itself."""
+    """The base under up to two views, as a tensor object of its own."""
     tensor = base.tensor.view(base.tensor.shape)
-    first = not base.inputs
     for _ in range(2):
-        if below(draw, 4) < (3 if first else 2):
+        if below(draw, 4) < 2:
             break
         op, args = draw_view(draw, tensor, _COPIES)
         out = resolve(op)(tensor, *args)
@@ -91,11 +91,16 @@ _COPIES = frozenset({"aten.reshape.default"})
 
 
 def _sibling(draw: Draw, base: Base) -> torch.Tensor:
-    """An earlier input's geometry, moved by some elements that leave it within the storage, perhaps by none."""
-    model = choice(draw, base.inputs)
-    if not model.numel():
-        return model.view(model.shape)
-    extent = sum((n - 1) * step for n, step in zip(model.shape, model.stride(), strict=True))
-    last = base.tensor.numel() - 1 - extent
-    offset = min(below(draw, min(last, 100) + 1), last)
+    """An earlier input's geometry moved along the storage: beside it, interleaved with it, or over a part of it."""
+    model = choice(draw, [tensor for tensor in base.inputs if len(_places(base, tensor)) > 1])
+    offset = choice(draw, _places(base, model)[1:])
     return base.tensor.as_strided(model.shape, model.stride(), offset)
+
+
+def _places(base: Base, model: torch.Tensor) -> list[int]:
+    """Storage offsets at which the geometry of an input fits: its own first, then by distance, those behind it first."""
+    if not model.numel():
+        return []
+    extent = sum((n - 1) * step for n, step in zip(model.shape, model.stride(), strict=True))
+    own = int(model.storage_offset())
+    return sorted(range(base.tensor.numel() - extent), key=lambda offset: (abs(offset - own), offset < own))[:100]
