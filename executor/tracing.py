@@ -98,7 +98,8 @@ class Tracer:
         """Runs the function and returns its program. Raises as the module's `trace` does."""
         count = len(self.args)
         trees = [to_python(param.value, self.clones) for param in self.params]
-        with _Refuse(), _Record(self.recorder):
+        functions = _Functions()
+        with functions, _Record(self.recorder, functions):
             out = self.fn(*trees[:count], **dict(zip(self.kwargs, trees[count:], strict=True)))
         return self.recorder.program(self.params, to_arg(out, self.recorder.ref), self.inputs.twins)
 
@@ -108,9 +109,10 @@ class Tracer:
 
 
 class _Record(TorchDispatchMode):
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, functions: _Functions) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.recorder = recorder
+        self.recorder, self.functions = recorder, functions
+        self.last: tuple[Any, object] = (None, None)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -120,16 +122,27 @@ class _Record(TorchDispatchMode):
             if not self.recorder.knows(out):
                 self.recorder.constant(out)
             return out
+        # Factories and dtype views detach what they have just made, because the recorder holds it too. That is no call
+        # of the user's, and without it what a program prints traces to the same program.
+        running = self.functions.running
+        if func is torch.ops.aten.detach.default and self.last[0] is args[0] and self.last[1] is running is not None:
+            return args[0]
         source = _source()
         refuse(func, args, source)
         try:
-            return self.recorder.record(func, args, kwargs or {}, source)
+            out = self.recorder.record(func, args, kwargs or {}, source)
         except TraceError as error:
             raise type(error)(f"{error} ({op_name(func)} at {_at(source)})") from None
+        self.last = out, running
+        return out
 
 
-class _Refuse(TorchFunctionMode):
-    """Refuses the methods that read a tensor's memory without a dispatched call."""
+class _Functions(TorchFunctionMode):
+    """Knows which call of a torch function runs; refuses the methods that read memory without a dispatched call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: object = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -144,7 +157,11 @@ class _Refuse(TorchFunctionMode):
                 f"assigning to Tensor.data at {_at(_source())} changes what a tensor is, which is not "
                 "supported; use copy_ to change its contents"
             )
-        return func(*args, **(kwargs or {}))
+        before, self.running = self.running, object()
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.running = before
 
 
 def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None) -> None:

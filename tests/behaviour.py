@@ -21,35 +21,28 @@ def dispatched(fn: Callable[..., Any], program: Program) -> list[Any]:
     return calls_of(trace(fn, *allocate(program.entry).tensors))
 
 
-def calls_of(traced: Program) -> list[Any]:
+def calls_of(program: Program) -> list[Any]:
     """Operators with their arguments and the geometry of operands and results, whatever the numbers of the values.
 
-    Public factories say that their result isn't pinned, and detach it; the operators themselves do neither.
+    Public factories say that their result isn't pinned; the operators themselves need not say so.
     """
-    same: dict[int, int] = {}
     names: dict[int, int] = {}
     storages: dict[int, int] = {}
-    made: set[int] = set()
-    found: list[Any] = []
 
     def name(index: int) -> Ref:
-        return Ref(names.setdefault(same.get(index, index), len(names)))
+        return Ref(names.setdefault(index, len(names)))
 
     def place(index: int) -> tuple[Ref, Value]:
-        value = traced.values[index]
+        value = program.values[index]
         home = storages.setdefault(value.storage, len(storages))
         return name(index), msgspec.structs.replace(value, storage=home)
 
-    for call in traced.calls:
-        if call.op == "aten.detach.default" and call.operands[0] in made:
-            same[call.results[0]] = call.operands[0]
-            continue
-        if not call.operands or call.op.endswith("_like.default"):
-            made.update(call.results)
+    found: list[Any] = []
+    for call in program.calls:
         kwargs = [(key, rename(arg, name)) for key, arg in call.kwargs if (key, arg) != ("pin_memory", False)]
         args = [rename(arg, name) for arg in call.args]
         found.append((call.op, args, kwargs, [place(i) for i in (*call.operands, *call.results)]))
-    return [*found, rename(traced.outputs, name), [place(i) for i in interpreter.output_refs(traced)]]
+    return [*found, rename(program.outputs, name), [place(i) for i in interpreter.output_refs(program)]]
 
 
 def outcome(fn: Callable[..., Any], program: Program) -> tuple[list[Any], list[bytes]]:

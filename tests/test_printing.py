@@ -19,7 +19,7 @@ from executor.printing import function, load, source
 from executor.program import Call, Iota, Literal, Param, Program, Storage, Value
 from executor.tracing import trace, trace_refused
 from strategies.programs import programs
-from tests.behaviour import dispatched, outcome, written_views
+from tests.behaviour import calls_of, dispatched, outcome, written_views
 from tests.overloads import CALLS, record
 
 # What torch has no public function or method for, or none that reaches this overload with these arguments.
@@ -159,6 +159,17 @@ def test_a_printed_program_traces_to_the_same_program() -> None:
     program = written_views()
     again = trace(load(program), *allocate(program.entry).tensors)
     assert again.digest == program.digest
+
+
+def test_factories_and_dtype_views_trace_to_the_same_program() -> None:
+    def fn(a: torch.Tensor) -> Any:
+        made = torch.zeros(3) + torch.arange(3), torch.ones_like(a), torch.empty(2, dtype=torch.int64).fill_(3)
+        return a.view(torch.int32), made, torch.zeros(2).detach(), torch.where(a > 1, a, 0)
+
+    program = trace(fn, torch.ones(2))
+    again = trace(load(program), *allocate(program.entry).tensors)
+    assert [call.op for call in program.calls].count("aten.detach.default") == 1
+    assert calls_of(again) == calls_of(program)
 
 
 def test_the_function_takes_the_name_that_is_asked_for() -> None:
