@@ -190,6 +190,18 @@ def test_a_store_that_is_read_before_it_is_covered_lives() -> None:
     assert ops(through(trace(fn, torch.ones(3)), out_of_place, dead_stores)).count("copy_") == 2
 
 
+def test_storing_what_was_loaded_there_is_no_store() -> None:
+    program = through(trace(lambda x: x.copy_(x.clone()), torch.ones(3)), out_of_place, dead_stores, dead_calls)
+    assert ops(program) == []
+
+    def fn(x: torch.Tensor) -> None:
+        y = x.clone()
+        x[0].fill_(2)
+        x.copy_(y)
+
+    assert ops(through(trace(fn, torch.ones(3)), out_of_place, dead_stores)).count("copy_") == 1
+
+
 def test_stores_to_a_forgotten_temporary_are_dead() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = x * 2

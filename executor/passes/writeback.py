@@ -1,7 +1,7 @@
 """Write-backs: which stores have to happen at all.
 
 A store is dead only if nobody reads what it wrote before later stores have together overwritten every byte of it, or
-before a temporary's memory is forgotten. Live stores are never trimmed, and they keep their order.
+before a temporary's memory is forgotten; or if it stores what was loaded from the same place (`x.copy_(x)`). Live stores are never trimmed, and they keep their order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _LISTED = 1 << 16
 def dead_stores(program: Program) -> Program:
     """The same program without the stores that nobody can see."""
     memory = MemorySSA.of(program)
-    dead = [i for i in range(len(program.calls)) if memory.stored(i) is not None and _is_dead(memory, i)]
+    stores = [i for i in range(len(program.calls)) if memory.stored(i) is not None]
+    dead = [i for i in stores if _is_dead(memory, i) or _changes_nothing(memory, i)]
     if not dead:
         return program
     gone = set(dead)
@@ -49,6 +50,21 @@ def _is_dead(memory: MemorySSA, store: int) -> bool:
         if memory.stored(i) is not None and values[what.writes[0]].storage == target.storage:
             left.subtract(footprint(values[what.writes[0]]))
     return left.empty or not seen_at_end
+
+
+def _changes_nothing(memory: MemorySSA, store: int) -> bool:
+    """Whether the store puts back what a copy of its target holds, and nobody has written there in the meantime."""
+    values, stored = memory.program.values, memory.stored(store)
+    assert stored is not None, "asked of stores only"
+    maker = memory.maker.get(stored)
+    if maker is None or memory.program.calls[maker].op != "aten.clone.default":
+        return False
+    target, loaded = values[memory.accesses[store].writes[0]], values[memory.accesses[maker].reads[0]]
+    if target != loaded:
+        return False
+    written = (values[w] for what in memory.accesses[maker + 1:store] for w in what.writes)
+    return not any(v.storage == target.storage and overlap(footprint(v), footprint(target)) is not Overlap.NO_ALIAS
+                   for v in written)
 
 
 class Remainder:
