@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from executor.backends.base import Backend
 from executor.jit import Compiled, Name, jit
+from executor.pipeline import Aliases
 from executor.targets.base import Target
 
 
 class Pipeline(Target):
-    """`executor.jit` with the given backend."""
+    """`executor.jit` with a backend and a way to lower partial overlaps."""
 
     needs_source = False
 
-    def __init__(self, name: str, backend: Name) -> None:
+    def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto") -> None:
         self.name = name
         self._backend = backend
+        self._aliases = aliases
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles itself for each layout and alias pattern that it is called with."""
-        return jit(fn, backend=self._backend)
+        return jit(fn, backend=self._backend, aliases=self._aliases)
 
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
         """Regions, barriers, breaks and late copies of what the last call ran."""
@@ -30,7 +33,8 @@ class Pipeline(Target):
 
     def script(self) -> list[str]:
         """See `Target.script`; the compiler under test is ours, so it is imported."""
-        return ["from aliasfuzz import jit", f"compiled = jit(program, backend={self._backend!r})"]
+        backend = self._backend if isinstance(self._backend, str) else self._backend.name
+        return ["from aliasfuzz import jit", f"compiled = jit(program, backend={backend!r}, aliases={self._aliases!r})"]
 
 
 def eager() -> Pipeline:
