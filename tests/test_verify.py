@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 import torch
 
+from benchmarks.exhaustive_races import judge, small_programs
 from executor.args import Ref
-from executor.backends.tagged import Interner, in_program_order, under
+from executor.backends.tagged import Interner, drawn, in_program_order, under
 from executor.backends.weak_memory import WeakMemory
 from executor.errors import AliasRaceError
 from executor.memory_ssa import MemorySSA
 from executor.partition import Partition, partition
 from executor.passes.functional import out_of_place
 from executor.pipeline import with_early
-from executor.program import Iota, Param, Program, Value
-from executor.program import Storage as Allocation
+from executor.program import Iota, Param, Program, Storage
 from executor.recorder import Recorder, outputs_tree
 from executor.tracing import trace
-from executor.verify import early_refusal, races, verify
+from executor.verify import early_refusal, verify
 from tests.alias_programs import random_program
 
 A = torch.ops.aten
@@ -130,73 +129,18 @@ def test_a_pointwise_update_may_be_written_early() -> None:
     verify(found, memory)
 
 
-VIEWS_OF_4 = [(n, step, at) for n in (1, 2, 4) for step in (1, 2, 3) for at in range(4) if at + (n - 1) * step < 4
-              and (n > 1 or step == 1)]
-VIEWS_OF_3 = [(n, step, at) for n in (1, 2, 3) for step in (1, 2) for at in range(3) if at + (n - 1) * step < 3
-              and (n > 1 or step == 1)]
-
-
-def straight_programs(views: list[tuple[int, int, int]], storages: int, size: int, calls: int) -> Iterator[Program]:
-    """Every program of so many calls `target.copy_(-source)` on 1-D views, target and source of one length."""
-    values = [Value(s, "float32", (n,), (step,), at) for s in range(storages) for n, step, at in views]
-    pairs = [(t, s) for t, a in enumerate(values) for s, b in enumerate(values) if a.shape == b.shape]
-    for chosen in itertools.product(pairs, repeat=calls):
-        yield _program(values, chosen, storages, size)
-
-
-def _program(values: list[Value], chosen: tuple[tuple[int, int], ...], storages: int, size: int) -> Program:
-    from executor.program import Call, contiguous_strides
-
-    used = sorted({v for pair in chosen for v in pair})
-    place = {v: i for i, v in enumerate(used)}
-    own = [values[v] for v in used]
-    allocations = [Allocation(4 * size, Iota("float32")) for _ in range(storages)]
-    body: list[Call] = []
-    for target, source in chosen:
-        own.append(Value(len(allocations), "float32", values[source].shape, contiguous_strides(values[source].shape)))
-        allocations.append(Allocation(own[-1].end))
-        body.append(Call("aten.neg.default", (Ref(place[source]),), (), (len(own) - 1,)))
-        body.append(Call("aten.copy_.default", (Ref(place[target]), Ref(len(own) - 1)), (), (place[target],)))
-    params = tuple(Param(f"x{i}", Ref(i)) for i in range(len(used)))
-    return Program(tuple(allocations), tuple(own), params, tuple(body), None)
-
-
-def partitions(program: Program, memory: MemorySSA) -> Iterator[Partition]:
-    """Every partition into up to two regions in which data flows upwards, each with every set of early write-backs."""
-    for levels in itertools.product((0, 1), repeat=len(program.calls)):
-        if any(levels[i + 1] < levels[i] for i in range(0, len(levels), 2)):
-            continue
-        stores = [i for i in range(1, len(levels), 2) if levels[i] == levels[i - 1]]
-        for size in range(len(stores) + 1):
-            for early in itertools.combinations(stores, size):
-                yield Partition(program, levels, (True, False) * (len(levels) // 2), frozenset(early))
-
-
-def check_exhaustively(programs: Iterator[Program], schedules: int = 2) -> tuple[int, int, int]:
-    """(accepted partitions, rejected ones, those of the rejected that go wrong). Accepted ones must not go wrong."""
-    accepted = rejected = wrong = 0
-    for program in programs:
-        memory, ids = MemorySSA(program), Interner()
-        wanted = in_program_order(program, ids)
-        for found in partitions(program, memory):
-            illegal = next(races(found, memory), None) is not None
-            seeds = range(schedules if found.early else 1)
-            differs = any(under(found, memory, ids, seed) != wanted for seed in seeds)
-            assert illegal or not differs, f"accepted, and wrong: {found}"
-            accepted, rejected, wrong = accepted + (not illegal), rejected + illegal, wrong + (illegal and differs)
-    return accepted, rejected, wrong
-
-
-def test_all_single_calls_on_a_storage_of_four() -> None:
-    accepted, rejected, wrong = check_exhaustively(straight_programs(VIEWS_OF_4, 1, 4, 1), 12)
-    assert accepted > 100
-    assert wrong > 0.9 * rejected > 0
+def test_all_single_calls_exhaustively() -> None:
+    found = judge(small_programs(4, 1, 1))
+    assert found.accepted > 100
+    assert found.accepted_wrong == 0
+    assert found.rejected_wrong == found.rejected > 0
 
 
 def test_a_sample_of_all_pairs_of_calls_on_two_storages() -> None:
-    accepted, rejected, _ = check_exhaustively(itertools.islice(straight_programs(VIEWS_OF_4, 2, 4, 2), 0, None, 997))
-    assert accepted > 100
-    assert rejected > 100
+    found = judge(itertools.islice(small_programs(4, 2, 2), 0, None, 1009))
+    assert found.accepted > 100
+    assert found.accepted_wrong == 0
+    assert found.rejected_wrong > 0.7 * found.rejected > 0
 
 
 def test_random_programs_are_right_under_every_schedule() -> None:
@@ -208,14 +152,14 @@ def test_random_programs_are_right_under_every_schedule() -> None:
         verify(found, memory)
         early += len(found.early)
         wanted = in_program_order(program, ids)
-        assert all(under(found, memory, ids, schedule) == wanted for schedule in range(3)), f"program {seed}"
+        assert all(under(found, ids, drawn(schedule)) == wanted for schedule in range(3)), f"program {seed}"
     assert early > 50
 
 
 def test_recorded_programs_are_verified_too() -> None:
     recorder = Recorder()
     x = torch.ones(4)
-    recorder.input(x, Allocation(16, Iota("float32")))
+    recorder.input(x, Storage(16, Iota("float32")))
     recorder.call(A.add_.Tensor, x, 1)
     program = recorder.program([Param("x", Ref(0))], outputs_tree([0]))
     verify(partition(program, everything))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from executor import executable
-from executor.backends.tagged import Interner, in_program_order, under
+from executor.backends.tagged import Interner, drawn, in_program_order, under
 from executor.backends.weak_memory import WeakMemory, moves, topological
 from executor.executable import Executable
 from executor.memory_ssa import MemorySSA
@@ -126,8 +126,8 @@ def test_tags_tell_apart_what_numbers_do_not() -> None:
     good = partition(program, lambda _: True, memory)
     merged = good._replace(levels=tuple(None if level is None else 0 for level in good.levels))
     wanted = in_program_order(program, ids)
-    assert under(good, memory, ids) == wanted
-    assert under(merged, memory, ids) != wanted
+    assert under(good, ids, drawn(0)) == wanted
+    assert under(merged, ids, drawn(0)) != wanted
 
 
 def test_tags_see_bytes_through_other_dtypes() -> None:

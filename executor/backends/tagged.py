@@ -8,7 +8,12 @@ see what they would.
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +25,7 @@ from executor.memory_ssa import MemorySSA, footprint
 from executor.schema import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -88,17 +93,14 @@ class Machine:
         places = footprint(value).offsets() * size
         self._fresh(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
 
-    def step(self, call: Call, memory: dict[int, Tags] | None = None, only: dict[int, Tags] | None = None) -> None:
-        """Runs a call: reads from `memory` where given; writes only the elements in `only`, a mask for each result."""
+    def step(self, call: Call, memory: dict[int, Tags] | None = None) -> None:
+        """Runs a call, which reads from `memory` where given."""
         written = facts(call.op).written
         operands = operand_list(call)
         tags = {v: self.read(v, memory) for v in dict.fromkeys(operands)}
         results = dict.fromkeys((*call.results, *((v for v in operands[:1]) if written else ())))
         for number, v in enumerate(results):
-            new = self._computed(call, v, number, tags)
-            if only is not None and v in only:
-                new = np.where(only[v], new, self.read(v))
-            self.write(v, new)
+            self.write(v, self._computed(call, v, number, tags))
 
     def _computed(self, call: Call, result: int, number: int, tags: dict[int, Tags]) -> Tags:
         values, value = self.program.values, self.program.values[result]
@@ -139,16 +141,51 @@ def in_program_order(program: Program, interner: Interner) -> Observation:
     return machine.observe()
 
 
-def under(found: Partition, memory: MemorySSA, interner: Interner, seed: int = 0, rounds: int = 3) -> Observation:
-    """What one sees of the partition under the hostile schedule with this seed. It needn't be a legal one."""
-    program, schedule = found.program, random.Random(seed)
+@dataclass(frozen=True)
+class Schedule:
+    """When each element is computed, in regions with early write-backs, and whether outputs are their input's memory.
+
+    `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
+    """
+
+    rounds: int
+    turns: Callable[[tuple[int, ...]], Tags]
+    shares: bool
+
+
+def drawn(seed: int, rounds: int = 3) -> Schedule:
+    """A random schedule."""
+    schedule = random.Random(seed)
+
+    def turns(shape: tuple[int, ...]) -> Tags:
+        return np.array([schedule.randrange(rounds) for _ in range(math.prod(shape))], dtype=np.int64)
+
+    return Schedule(rounds, lru_cache(maxsize=None)(turns), schedule.random() < 0.5)
+
+
+def every_schedule(found: Partition) -> Iterator[Schedule]:
+    """All schedules of two rounds: each element of each shape in either of them. For a few elements only."""
+    if not found.early:
+        yield drawn(0)
+        return
+    shapes = dict.fromkeys(found.program.values[r].shape for call in found.program.calls for r in call.results)
+    for shares in (False, True):
+        for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
+            left = iter(bits)
+            table = {shape: np.array(list(itertools.islice(left, math.prod(shape))), dtype=np.int64) for shape in shapes}
+            yield Schedule(2, table.__getitem__, shares)
+
+
+def under(found: Partition, interner: Interner, schedule: Schedule) -> Observation:
+    """What one sees of the partition under a hostile schedule. It needn't be a legal one."""
+    program = found.program
     machine = Machine(program, interner)
     for level in sorted({level for level in found.levels if level is not None}):
         here = [i for i, at in enumerate(found.levels) if at == level]
         fused = [i for i in here if found.fused[i]]
         early = [i for i in here if i in found.early]
         if early:
-            _in_rounds(machine, program, fused, early, schedule, rounds)
+            _in_rounds(machine, program, fused, early, schedule)
         else:
             # Nothing changes while the region runs: it reads what its values were at its start.
             made = {program.values[r].storage for i in fused for r in program.calls[i].results}
@@ -158,40 +195,26 @@ def under(found: Partition, memory: MemorySSA, interner: Interner, seed: int = 0
         for i in here:
             if not found.fused[i] and i not in found.early:
                 machine.step(program.calls[i])
-    del memory
     return machine.observe()
 
 
-def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list[int], schedule: random.Random,
-               rounds: int) -> None:
-    """Each round computes everything anew, keeps a share of the elements of each shape, and writes that share back."""
+def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list[int], schedule: Schedule) -> None:
+    """Each round computes everything anew, keeps the elements whose turn it is, and writes those back."""
     values = program.values
-    turns: dict[tuple[int, ...], Tags] = {}
-
-    def mine(v: int, turn: int) -> Tags:
-        shape = values[v].shape
-        if shape not in turns:
-            turns[shape] = np.array([schedule.randrange(rounds) for _ in range(values[v].numel)], dtype=np.int64)
-        found: Tags = turns[shape] == turn
-        return found
-
     results = [r for i in fused for r in program.calls[i].results]
     kept: dict[int, Tags] = {}
-    for turn in range(rounds):
+    for turn in range(schedule.rounds):
         for i in fused:
             machine.step(program.calls[i])
         now = {v: machine.read(v) for v in results}
-        kept = {v: np.where(mine(v, turn), now[v], kept.get(v, now[v])) for v in results}
+        kept = {v: np.where(schedule.turns(values[v].shape) == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
             target, value = operand_list(program.calls[i])
-            machine.write(target, np.where(mine(target, turn), now[value], machine.read(target)))
+            machine.write(target, np.where(schedule.turns(values[target].shape) == turn, now[value], machine.read(target)))
     targets = {operand_list(program.calls[i])[0] for i in early}
     for v, tags in kept.items():
         source = _moved_from(program, fused, v, targets)
-        if source is not None and schedule.random() < 0.5:  # handed out as the target's own memory
-            machine.write(v, machine.read(source))
-        else:
-            machine.write(v, tags)
+        machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
 
 
 def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:
