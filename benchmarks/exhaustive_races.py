@@ -29,8 +29,13 @@ View = tuple[int, int, int]
 
 def views(size: int) -> list[View]:
     """All 1-D views of a storage of so many elements: length, step, start."""
-    return [(n, step, at) for n in range(1, size + 1) for step in range(1, size) for at in range(size)
-            if at + (n - 1) * step < size and (n > 1 or step == 1)]
+    return [
+        (n, step, at)
+        for n in range(1, size + 1)
+        for step in range(1, size)
+        for at in range(size)
+        if at + (n - 1) * step < size and (n > 1 or step == 1)
+    ]
 
 
 def small_programs(size: int, storages: int, calls: int) -> Iterator[Program]:
@@ -104,9 +109,13 @@ def main() -> int:
     failed = 0
     for size, storages, calls in ((3, 1, 3), (4, 2, 2)):
         start = time.monotonic()
-        found = judge(itertools.islice(small_programs(size, storages, calls), 0, None, options.step), precision=options.precision)
+        found = judge(
+            itertools.islice(small_programs(size, storages, calls), 0, None, options.step), precision=options.precision
+        )
         failed += found.accepted_wrong
-        print(f"{calls} calls over {storages} storages of {size}: {found} in {time.monotonic() - start:.0f} s", flush=True)
+        print(
+            f"{calls} calls over {storages} storages of {size}: {found} in {time.monotonic() - start:.0f} s", flush=True
+        )
     return 1 if failed else 0
 
 

@@ -117,8 +117,10 @@ FAULTS: dict[str, Patches] = {
     "strides ignored": _everywhere(lambda found: replace(found, strides=contiguous_strides(found.shape))),
     "partial overlap taken for none": ((memory_ssa, "overlap", _without_partial),),
     "disjoint taken for identical": ((State, "reaching", _same_shape_is_identical),),
-    "a reaching write missed": ((State, "reaching", lambda state, value: _reaching(state, value)[:1]),
-                                (State, "touching", lambda state, value: _touching(state, value)[:1])),
+    "a reaching write missed": (
+        (State, "reaching", lambda state, value: _reaching(state, value)[:1]),
+        (State, "touching", lambda state, value: _touching(state, value)[:1]),
+    ),
     "forwarding without the cast": ((Builder, "cast", lambda _self, value, *_: value), (MemorySSA, "stored", _fixed)),
     "barrier dropped": ((partition, "dependences", _no_hazards), (pipeline, "verify", lambda *_: None)),
     "write-back forgotten": ((writeback, "_is_dead", _slices_are_dead),),

@@ -35,8 +35,13 @@ class Builder:
     def finish(self, outputs: Arg | None = None) -> Program:
         """The program with the calls that were appended."""
         tree = self.program.outputs if outputs is None else outputs
-        return msgspec.structs.replace(self.program, storages=tuple(self.storages), values=tuple(self.values),
-                                       calls=tuple(self.calls), outputs=tree)
+        return msgspec.structs.replace(
+            self.program,
+            storages=tuple(self.storages),
+            values=tuple(self.values),
+            calls=tuple(self.calls),
+            outputs=tree,
+        )
 
     def twin(self, value: int) -> int:
         """A new value laid out like this one, on a storage of its own."""
@@ -118,22 +123,32 @@ class Builder:
     def as_strided(self, value: int, like: Value, offset: int, source: Source | None = None) -> int:
         """Appends a view with the shape and strides of `like`; nothing is run, so it may reach past the value's own end."""
         geometry = Value(_HERE, self.values[value].dtype, like.shape, like.strides, offset)
-        call = Call("aten.as_strided.default", (Ref(value), sizes(like.shape), sizes(like.strides), offset), (), (), source)
+        call = Call(
+            "aten.as_strided.default", (Ref(value), sizes(like.shape), sizes(like.strides), offset), (), (), source
+        )
         return self.append(call, geometry, "", self.values[value].storage)
 
     def full(self, like: Value, shape: tuple[int, ...], fill: Arg, source: Source | None = None) -> int:
         """Appends a constant tensor of this dtype on the device of `like`."""
         device = self.storages[like.storage].device
-        call = Call("aten.full.default", (sizes(shape), fill), (("dtype", Const(like.dtype)), ("device", Device(device))),
-                    (), source)
+        call = Call(
+            "aten.full.default",
+            (sizes(shape), fill),
+            (("dtype", Const(like.dtype)), ("device", Device(device))),
+            (),
+            source,
+        )
         return self.append(call, Value(0, like.dtype, shape, contiguous_strides(shape)), device, _HERE)
 
     def empty(self, value: int, source: Source | None = None) -> None:
         """Appends the allocation of an existing value, without contents."""
         geometry = self.values[value]
         kwargs = (("dtype", Const(geometry.dtype)), ("device", Device(self.storages[geometry.storage].device)))
-        self.calls.append(Call("aten.empty_strided.default", (sizes(geometry.shape), sizes(geometry.strides)), kwargs,
-                               (value,), source))
+        self.calls.append(
+            Call(
+                "aten.empty_strided.default", (sizes(geometry.shape), sizes(geometry.strides)), kwargs, (value,), source
+            )
+        )
 
     def cast(self, value: int, dtype: str, source: Source | None = None) -> int:
         """The value in this dtype; the value itself if it has it."""
@@ -161,8 +176,11 @@ def renamed(call: Call, new: dict[int, int]) -> Call:
     def ref(index: int) -> Arg:
         return Ref(new.get(index, index))
 
-    return msgspec.structs.replace(call, args=tuple(rename(arg, ref) for arg in call.args),
-                                   kwargs=tuple((key, rename(arg, ref)) for key, arg in call.kwargs))
+    return msgspec.structs.replace(
+        call,
+        args=tuple(rename(arg, ref) for arg in call.args),
+        kwargs=tuple((key, rename(arg, ref)) for key, arg in call.kwargs),
+    )
 
 
 def _geometry(call: Call, operands: list[int], values: list[Value]) -> tuple[Value, ...]:

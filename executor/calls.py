@@ -69,7 +69,7 @@ def _getter(arg: Arg) -> tuple[int | None, Any, Arg]:
 def _plain(op: Any, args: list[tuple[int | None, Any]], kwargs: dict[str, Any], result: int) -> Runner:
     """One tensor result, operands at the top level only: most calls, and those whose overhead shows."""
     slots = [slot for slot, _ in args if slot is not None]
-    leading = all(slot is not None for slot, _ in args[:len(slots)])
+    leading = all(slot is not None for slot, _ in args[: len(slots)])
     rest = [constant for slot, constant in args if slot is None]
     if leading and len(slots) == 1:
         first = slots[0]

@@ -46,4 +46,6 @@ class CostModel:
         """
         layers = sum(layer.target.numel for layer in plan.layers) if plan.temporary else 0
         moved = (plan.read.numel + layers) * plan.read.itemsize
-        return Estimate(plan.bytes_moved / self.bytes_per_second, self.seconds_per_launch + moved / self.bytes_per_second)
+        return Estimate(
+            plan.bytes_moved / self.bytes_per_second, self.seconds_per_launch + moved / self.bytes_per_second
+        )

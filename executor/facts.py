@@ -66,8 +66,16 @@ def facts(op: str) -> Facts:
     """What the operator of this name does."""
     effect = effects(op)
     packet = op.split(".")[1]
-    return Facts(effect.writes, effect.only_written, effect.views, packet in _METADATA, packet in _UNINITIALISED,
-                 packet in MOVES, _is_single(op), _functional(op) if effect.writes else None)
+    return Facts(
+        effect.writes,
+        effect.only_written,
+        effect.views,
+        packet in _METADATA,
+        packet in _UNINITIALISED,
+        packet in MOVES,
+        _is_single(op),
+        _functional(op) if effect.writes else None,
+    )
 
 
 def _is_single(op: str) -> bool:

@@ -53,8 +53,10 @@ class Partition(NamedTuple):
 
 def fusible(memory: MemorySSA, supports: Callable[[Call], bool]) -> list[bool]:
     """For each call whether it can be part of a region: it writes nothing, computes something, and the backend takes it."""
-    return [not (what.writes or what.address) and supports(call)
-            for call, what in zip(memory.program.calls, memory.accesses, strict=True)]
+    return [
+        not (what.writes or what.address) and supports(call)
+        for call, what in zip(memory.program.calls, memory.accesses, strict=True)
+    ]
 
 
 def partition(program: Program, supports: Callable[[Call], bool], memory: MemorySSA | None = None) -> Partition:

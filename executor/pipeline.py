@@ -75,13 +75,20 @@ class Compilation:
     `traces` are the programs after each pass, in order. `estimates` are the costs that `aliases="auto"` went by.
     """
 
-    def __init__(self, program: Program, traces: list[Trace], executable: Executable | None = None,
-                 estimates: Sequence[Estimate] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        traces: list[Trace],
+        executable: Executable | None = None,
+        estimates: Sequence[Estimate] = (),
+    ) -> None:
         self.program, self.traces = program, tuple(traces)
         self.estimates = tuple(estimates)
         self.steps: list[Step] = executable.steps if executable else []
         self.copies: int = executable.copies if executable else 0
-        self.run: Callable[[Sequence[torch.Tensor]], Any] = executable.run if executable else partial(interpret, program)
+        self.run: Callable[[Sequence[torch.Tensor]], Any] = (
+            executable.run if executable else partial(interpret, program)
+        )
         self.regions = sum(isinstance(step, Region) for step in self.steps)
         found = [step for step in self.steps if isinstance(step, Barrier)]
         self.barriers = len(found)
@@ -100,8 +107,10 @@ class Compilation:
 def _explain(program: Program, hazard: Hazard) -> str:
     values, calls = program.values, program.calls
     written, read = values[hazard.written], values[hazard.read]
-    return (f"{_who(calls[hazard.reader])} reads {describe(program, read)}, "
-            f"which {_who(calls[hazard.writer])} has written in part, at {describe(program, written)}")
+    return (
+        f"{_who(calls[hazard.reader])} reads {describe(program, read)}, "
+        f"which {_who(calls[hazard.writer])} has written in part, at {describe(program, written)}"
+    )
 
 
 def _who(call: Call) -> str:
@@ -113,7 +122,9 @@ def uncompiled(program: Program) -> Compilation:
     return Compilation(program, [make(program, "trace")])
 
 
-def compile_program(program: Program, backend: Backend, aliases: Aliases = "auto", cost: CostModel | None = None) -> Compilation:
+def compile_program(
+    program: Program, backend: Backend, aliases: Aliases = "auto", cost: CostModel | None = None
+) -> Compilation:
     """Compiles a program that eager accepts. Raises `AliasRaceError` if the result were not free of races."""
     traces = [make(program, "trace")]
     choose = Chooser(aliases, cost or CostModel())

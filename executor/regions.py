@@ -118,7 +118,9 @@ class Layout:
         outputs = tuple(r for i in fused for r in self.program.calls[i].results if r in self._needed)
         aliases = self._aliases(calls, inputs, outputs, early)
         detached = frozenset(v for v, source in aliases.items() if self._must_detach(v, source, level))
-        self.steps.append(Region(level, self.program, tuple(calls), tuple(inputs), outputs, tuple(early), aliases, detached))
+        self.steps.append(
+            Region(level, self.program, tuple(calls), tuple(inputs), outputs, tuple(early), aliases, detached)
+        )
         self.made.update(outputs)
 
     def _bring_in(self, v: int, level: int, calls: list[Call], inputs: dict[int, None], inside: set[int]) -> None:
@@ -168,8 +170,9 @@ class Layout:
         owner = self.memory.owner.get(self.program.values[v].storage)
         return None if owner is None else self.home.get(owner)
 
-    def _aliases(self, calls: list[Call], inputs: dict[int, None], outputs: tuple[int, ...],
-                 early: list[tuple[int, int]]) -> dict[int, int]:
+    def _aliases(
+        self, calls: list[Call], inputs: dict[int, None], outputs: tuple[int, ...], early: list[tuple[int, int]]
+    ) -> dict[int, int]:
         """Which outputs a backend may hand out as the memory of which input: those reached by moving elements alone."""
         source = {v: v for v in inputs}
         for call in calls:
@@ -191,8 +194,12 @@ class Layout:
         homes = (self.program.values[v].storage, self.program.values[source].storage)
         if homes[0] in self.memory.returned or homes[0] in self.memory.memory:
             return True
-        return any(self.program.values[w].storage == homes[1] for i, what in enumerate(self.memory.accesses)
-                   if what.writes and (self.found.levels[i] or 0) >= level for w in what.writes)
+        return any(
+            self.program.values[w].storage == homes[1]
+            for i, what in enumerate(self.memory.accesses)
+            if what.writes and (self.found.levels[i] or 0) >= level
+            for w in what.writes
+        )
 
 
 def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:
@@ -202,8 +209,10 @@ def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:
         level = found.levels[hazard.reader]
         assert level is not None, "a fused call has a level"
         by_level.setdefault(level, []).append(hazard)
-    return {level: Barrier(level, tuple(forced), tuple(dict.fromkeys(v for h in forced for v in (h.written, h.read))))
-            for level, forced in by_level.items()}
+    return {
+        level: Barrier(level, tuple(forced), tuple(dict.fromkeys(v for h in forced for v in (h.written, h.read))))
+        for level, forced in by_level.items()
+    }
 
 
 def linear(program: Program, steps: list[Step]) -> tuple[Program, tuple[tuple[int, str], ...]]:

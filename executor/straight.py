@@ -40,10 +40,14 @@ class Straight:
             text = f"{''.join(f'v{v}, ' for v in call.results)}= flatten({text})"
         self._lines.append(f"    {text}")
 
-    def function(self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def function(
+        self, run: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
         """Appends a call of a Python function from a list of values to a list of values."""
         targets = "".join(f"v{v}, " for v in outputs)
-        self._lines.append(f"    {targets + '= ' if targets else ''}{self._object(run)}([{', '.join(f'v{v}' for v in inputs)}])")
+        self._lines.append(
+            f"    {targets + '= ' if targets else ''}{self._object(run)}([{', '.join(f'v{v}' for v in inputs)}])"
+        )
 
     def value(self, v: int, make: Callable[[], Any]) -> None:
         """Appends the making of a value out of nothing."""
@@ -79,7 +83,9 @@ class Straight:
         return self._object(to_python(arg, ()))
 
 
-def straight(calls: Sequence[Call], inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
+def straight(
+    calls: Sequence[Call], inputs: Sequence[int], outputs: Sequence[int]
+) -> Callable[[Sequence[Any]], list[Any]]:
     """The calls as a function from inputs to outputs."""
     text = Straight(inputs)
     for call in calls:

@@ -34,17 +34,42 @@ class Trace(Program, frozen=True, omit_defaults=True, dict=True):
         return "\n".join([*_header(self), *_body(self)])
 
 
-def make(program: Program, name: str, milliseconds: float = 0.0, counts: tuple[tuple[str, int], ...] = (),
-         notes: tuple[str, ...] = ()) -> Trace:
+def make(
+    program: Program,
+    name: str,
+    milliseconds: float = 0.0,
+    counts: tuple[tuple[str, int], ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Trace:
     """The trace of a program."""
-    return Trace(program.storages, program.values, program.params, program.calls, program.outputs, program.twins,
-                 program.constants, program.raises, name, milliseconds, counts, notes)
+    return Trace(
+        program.storages,
+        program.values,
+        program.params,
+        program.calls,
+        program.outputs,
+        program.twins,
+        program.constants,
+        program.raises,
+        name,
+        milliseconds,
+        counts,
+        notes,
+    )
 
 
 def plain(trace: Trace) -> Program:
     """The trace's program alone."""
-    return Program(trace.storages, trace.values, trace.params, trace.calls, trace.outputs, trace.twins, trace.constants,
-                   trace.raises)
+    return Program(
+        trace.storages,
+        trace.values,
+        trace.params,
+        trace.calls,
+        trace.outputs,
+        trace.twins,
+        trace.constants,
+        trace.raises,
+    )
 
 
 def _header(trace: Trace) -> list[str]:

@@ -56,24 +56,41 @@ def races(found: Partition, memory: MemorySSA) -> Iterator[Race]:
         yield from _data(found, memory, i)
         for v in what.reads:
             if memory.is_memory(v):
-                yield from (Race(w.call, i, (w.value, v), "is read before the write that it must show is made")
-                            for w in writes.touching(v) if not _ordered(found, w.call, i))
+                yield from (
+                    Race(w.call, i, (w.value, v), "is read before the write that it must show is made")
+                    for w in writes.touching(v)
+                    if not _ordered(found, w.call, i)
+                )
                 reads.add(i, v)
         for v in what.writes:
-            yield from (Race(r.call, i, (r.value, v), "is overwritten before it is read")
-                        for r in reads.touching(v) if r.call != i and not _ordered(found, r.call, i))
-            yield from (Race(w.call, i, (w.value, v), "is written twice, in the wrong order")
-                        for w in writes.touching(v) if w.call != i and not _ordered(found, w.call, i))
+            yield from (
+                Race(r.call, i, (r.value, v), "is overwritten before it is read")
+                for r in reads.touching(v)
+                if r.call != i and not _ordered(found, r.call, i)
+            )
+            yield from (
+                Race(w.call, i, (w.value, v), "is written twice, in the wrong order")
+                for w in writes.touching(v)
+                if w.call != i and not _ordered(found, w.call, i)
+            )
         for v in what.writes:
             writes.write(i, v)
-    yield from (Race(i, i, (memory.accesses[i].writes[0],) * 2, f"is written early, but {refusal}")
-                for i in sorted(found.early) if (refusal := early_refusal(found, memory, i)) is not None)
+    yield from (
+        Race(i, i, (memory.accesses[i].writes[0],) * 2, f"is written early, but {refusal}")
+        for i in sorted(found.early)
+        if (refusal := early_refusal(found, memory, i)) is not None
+    )
 
 
 def _data(found: Partition, memory: MemorySSA, call: int) -> Iterator[Race]:
     for v in operand_list(memory.program.calls[call]):
         maker = memory.owner.get(memory.program.values[v].storage)
-        if maker is not None and maker != call and not memory.accesses[maker].address and not _ordered(found, maker, call):
+        if (
+            maker is not None
+            and maker != call
+            and not memory.accesses[maker].address
+            and not _ordered(found, maker, call)
+        ):
             yield Race(maker, call, (v, v), "is used before it is computed")
 
 
@@ -97,7 +114,12 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
         return "it is no write-back of a value"
     target = memory.accesses[store].writes[0]
     maker = memory.owner.get(values[value].storage)
-    if maker is None or not found.fused[maker] or found.levels[maker] != level or value not in program.calls[maker].results:
+    if (
+        maker is None
+        or not found.fused[maker]
+        or found.levels[maker] != level
+        or value not in program.calls[maker].results
+    ):
         return "its value is not computed in the region"
     if values[target].conj or values[target].neg:
         return "its target is lazily conjugated or negated"
@@ -115,12 +137,17 @@ def _others(found: Partition, memory: MemorySSA, store: int, region: set[int]) -
         return _meets(values[v], values[target])
 
     inputs = {v for i in region for v in memory.accesses[i].reads if meets(v)}
-    if any(values[v].shape != where.shape or write_kind(where, [footprint(values[v])]) is not WriteKind.DEFINED for v in inputs):
+    if any(
+        values[v].shape != where.shape or write_kind(where, [footprint(values[v])]) is not WriteKind.DEFINED
+        for v in inputs
+    ):
         return "another input of the region overlaps its target"
     hosts = [i for i in range(store) if found.levels[i] == found.levels[store] and not found.fused[i]]
     if any(meets(v) for i in hosts for v in (*memory.accesses[i].reads, *memory.accesses[i].writes)):
         return "a host call that comes before it touches its target"
-    if any(meets(memory.accesses[i].writes[0]) for i in found.early if i > store and found.levels[i] == found.levels[store]):
+    if any(
+        meets(memory.accesses[i].writes[0]) for i in found.early if i > store and found.levels[i] == found.levels[store]
+    ):
         return "its target is written early twice"
     if memory.owner.get(values[target].storage) in region:
         return "its target is computed in the region"
@@ -133,7 +160,11 @@ def _pointwise(memory: MemorySSA, region: set[int], target: int) -> str | None:
     shape = values[target].shape
     # The values that depend on the target. All inputs of the region that meet it do so at the same positions.
     inputs = {v for i in region for v in memory.accesses[i].reads}
-    reached = {i for i, value in enumerate(values) if value == values[target] or (i in inputs and _meets(value, values[target]))}
+    reached = {
+        i
+        for i, value in enumerate(values)
+        if value == values[target] or (i in inputs and _meets(value, values[target]))
+    }
     copies = set(reached)  # those that a fuser may take for the target itself
     for i, call in enumerate(program.calls):
         operands = operand_list(call) if memory.accesses[i].address else memory.accesses[i].reads
@@ -145,10 +176,18 @@ def _pointwise(memory: MemorySSA, region: set[int], target: int) -> str | None:
         if any(v not in reached for v in used) or any(values[v].shape != shape for v in (*used, *call.results)):
             return "its target is read at another position"
         reached.update(call.results)
-        if facts(call.op).move and not copies.isdisjoint(used) and values[used[0]].dtype == values[call.results[0]].dtype:
+        if (
+            facts(call.op).move
+            and not copies.isdisjoint(used)
+            and values[used[0]].dtype == values[call.results[0]].dtype
+        ):
             copies.update(call.results)
-    outside = {_root(memory, v) for i, call in enumerate(program.calls) if i not in region and not memory.accesses[i].address
-               for v in operand_list(call)} | {_root(memory, v) for v in refs(program.outputs)}
+    outside = {
+        _root(memory, v)
+        for i, call in enumerate(program.calls)
+        if i not in region and not memory.accesses[i].address
+        for v in operand_list(call)
+    } | {_root(memory, v) for v in refs(program.outputs)}
     if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None
@@ -175,8 +214,10 @@ def _error(program: Program, race: Race) -> AliasRaceError:
     a, b = (program.values[v] for v in race.values)
     common = common_element(footprint(a), footprint(b)) if a.storage == b.storage else None
     where = f", byte {common.byte} of storage {a.storage} among others," if common else ""
-    message = (f"{_value(program, race.values[0])} and {_value(program, race.values[1])} meet{where} and the memory "
-               f"{race.wrong}: {_call(program, race.first)}, then {_call(program, race.second)}")
+    message = (
+        f"{_value(program, race.values[0])} and {_value(program, race.values[1])} meet{where} and the memory "
+        f"{race.wrong}: {_call(program, race.first)}, then {_call(program, race.second)}"
+    )
     return AliasRaceError(message, race.first, race.second, race.values, common.byte if common else None)
 
 

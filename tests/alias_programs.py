@@ -86,9 +86,13 @@ class _Generator:
             dim = rng.randrange(t.dim())
             size = t.shape[dim]
             start = rng.randrange(size + 1)
-            choices += [(A.slice.Tensor, (t, dim, start, rng.randint(start, size), rng.choice([1, 1, 2]))),
-                        (A.select.int, (t, dim, rng.randrange(max(size, 1)))), (A.view.default, (t, [-1])),
-                        (A.unfold.default, (t, dim, 2, 1)), (A.reshape.default, (t, [-1]))]
+            choices += [
+                (A.slice.Tensor, (t, dim, start, rng.randint(start, size), rng.choice([1, 1, 2]))),
+                (A.select.int, (t, dim, rng.randrange(max(size, 1)))),
+                (A.view.default, (t, [-1])),
+                (A.unfold.default, (t, dim, 2, 1)),
+                (A.reshape.default, (t, [-1])),
+            ]
             choices += [(A.expand.default, (t, [3 if i == dim else n for i, n in enumerate(t.shape)]))] * (size == 1)
         if t.dim() >= 2:
             a, b = rng.sample(range(t.dim()), 2)
@@ -112,9 +116,16 @@ class _Generator:
             self._try(A.fill_diagonal_.default, t, 7)
         else:
             choices: Sequence[tuple[Any, tuple[Any, ...]]] = (
-                (A.add_.Tensor, (t, other)), (A.add_.Tensor, (t, other)), (A.mul_.Tensor, (t, other)),
-                (A.add_.Tensor, (t, 1)), (A.fill_.Scalar, (t, rng.choice([0, 1, 3]))), (A.zero_.default, (t,)),
-                (A.neg_.default, (t,)), (A.copy_.default, (t, other)), (A.copy_.default, (t, other)))
+                (A.add_.Tensor, (t, other)),
+                (A.add_.Tensor, (t, other)),
+                (A.mul_.Tensor, (t, other)),
+                (A.add_.Tensor, (t, 1)),
+                (A.fill_.Scalar, (t, rng.choice([0, 1, 3]))),
+                (A.zero_.default, (t,)),
+                (A.neg_.default, (t,)),
+                (A.copy_.default, (t, other)),
+                (A.copy_.default, (t, other)),
+            )
             op, args = choices[number % len(choices)]
             self._try(op, *args)
 
@@ -125,9 +136,18 @@ class _Generator:
     def _pure(self) -> None:
         rng, t, other = self.random, self._any(), self._any()
         choices: Sequence[tuple[Any, tuple[Any, ...], dict[str, Any]]] = (
-            (A.clone.default, (t,), {}), (A.sum.default, (t,), {}), (A.neg.default, (t,), {}),
-            (A._to_copy.default, (t,), {"dtype": t.dtype if t.is_complex() else rng.choice([torch.float32, torch.int64])}),
-            (A.zeros_like.default, (t,), {}), (A.add.Tensor, (t, other), {}), (A.add.Tensor, (t, other), {}))
+            (A.clone.default, (t,), {}),
+            (A.sum.default, (t,), {}),
+            (A.neg.default, (t,), {}),
+            (
+                A._to_copy.default,
+                (t,),
+                {"dtype": t.dtype if t.is_complex() else rng.choice([torch.float32, torch.int64])},
+            ),
+            (A.zeros_like.default, (t,), {}),
+            (A.add.Tensor, (t, other), {}),
+            (A.add.Tensor, (t, other), {}),
+        )
         op, args, kwargs = rng.choice(choices)
         self._try(op, *args, **kwargs)
 
@@ -151,7 +171,9 @@ def meaning(program: Program, run: Callable[[list[torch.Tensor]], Any] | None = 
     homes: dict[int, int] = {}
     found: list[object] = [bytes(memory.contents(i)) for i in range(len(memory.bases))]
     for leaf in leaves:
-        found.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.storage_offset(), leaf.is_conj(), repr(leaf.tolist())))
+        found.append(
+            (leaf.dtype, leaf.shape, leaf.stride(), leaf.storage_offset(), leaf.is_conj(), repr(leaf.tolist()))
+        )
         found.append((first.setdefault(id(leaf), len(first)), _place(memory, leaf, homes)))
     return [*found, memory.damaged()]
 

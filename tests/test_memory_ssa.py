@@ -27,8 +27,11 @@ def writers_by_byte(program: Program) -> dict[tuple[int, int], set[int]]:
         what = access(program.values, call)
         for v in what.reads:
             value = program.values[v]
-            found[number, v] = {last[value.storage, byte] for byte in footprint(value).byte_set().tolist()
-                                if (value.storage, byte) in last}
+            found[number, v] = {
+                last[value.storage, byte]
+                for byte in footprint(value).byte_set().tolist()
+                if (value.storage, byte) in last
+            }
         for v in what.writes:
             value = program.values[v]
             last.update({(value.storage, byte): number for byte in footprint(value).byte_set().tolist()})
@@ -57,7 +60,9 @@ def test_a_write_that_hides_older_ones_ends_the_list() -> None:
         return x + 1
 
     program = trace(fn, torch.ones(3, 2))
-    [reach] = [reach for (call, _), reach in MemorySSA(program).reaching_writes().items() if call == len(program.calls) - 1]
+    [reach] = [
+        reach for (call, _), reach in MemorySSA(program).reaching_writes().items() if call == len(program.calls) - 1
+    ]
     assert [program.calls[found.write.call].op for found in reach] == ["aten.add_.Tensor", "aten.neg_.default"]
     assert [found.overlap for found in reach] == [Overlap.PARTIAL, Overlap.MUST_ALIAS]
 
@@ -125,7 +130,9 @@ def test_a_thousand_calls_on_two_storages_take_less_than_a_second() -> None:
         base, start = bases[number % 2], number * 53 % 3000
         window = recorder.call(A.slice.Tensor, base, 0, start, start + 700, 1 + number % 3)
         other = recorder.call(A.slice.Tensor, base, 0, start * 7 % 3000, start * 7 % 3000 + window.numel())
-        recorder.call(A.add_.Tensor, window, other) if abs(start - start * 7 % 3000) > 2800 else recorder.call(A.neg_.default, window)
+        recorder.call(A.add_.Tensor, window, other) if abs(start - start * 7 % 3000) > 2800 else recorder.call(
+            A.neg_.default, window
+        )
     program = recorder.program([Param(f"x{i}", Ref(v)) for i, v in enumerate(inputs)], outputs_tree(inputs))
     assert len(program.calls) > 1000
     start_time = time.perf_counter()

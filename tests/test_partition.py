@@ -90,7 +90,10 @@ def test_what_waits_for_nothing_comes_first() -> None:
     program = trace(fn, torch.ones(3), torch.ones(3))
     found = partition(program, most)
     assert dict(zip((call.op for call in program.calls), found.levels, strict=True)) == {
-        "aten.neg.default": -1, "aten.mul.Tensor": 0, "aten.add.Tensor": 0}
+        "aten.neg.default": -1,
+        "aten.mul.Tensor": 0,
+        "aten.add.Tensor": 0,
+    }
 
 
 def test_views_belong_to_no_region() -> None:

@@ -45,11 +45,20 @@ def through(program: Program, *passes: Callable[[Program], Program]) -> Program:
     return program
 
 
-@pytest.mark.parametrize(("write", "computed"), [
-    (lambda x: x.add_(1), "add"), (lambda x: x.fill_(2), "full"), (lambda x: x.zero_(), "full"),
-    (lambda x: x.copy_(torch.ones(2).add_(1)[0]), "select"), (lambda x: x.masked_fill_(x > 1, 3), "masked_fill"),
-    (lambda x: torch.add(x, 1, out=x), "add"), (lambda x: x.clamp_(2, 3), "clamp"), (lambda x: x.floor_divide_(x), "floor_divide"),
-    (lambda x: x.index_put_((torch.tensor([0]),), torch.zeros(2)), "index_put")])
+@pytest.mark.parametrize(
+    ("write", "computed"),
+    [
+        (lambda x: x.add_(1), "add"),
+        (lambda x: x.fill_(2), "full"),
+        (lambda x: x.zero_(), "full"),
+        (lambda x: x.copy_(torch.ones(2).add_(1)[0]), "select"),
+        (lambda x: x.masked_fill_(x > 1, 3), "masked_fill"),
+        (lambda x: torch.add(x, 1, out=x), "add"),
+        (lambda x: x.clamp_(2, 3), "clamp"),
+        (lambda x: x.floor_divide_(x), "floor_divide"),
+        (lambda x: x.index_put_((torch.tensor([0]),), torch.zeros(2)), "index_put"),
+    ],
+)
 def test_a_write_becomes_its_computation_and_a_copy(write: Callable[[torch.Tensor], Any], computed: str) -> None:
     program = through(trace(write, torch.ones(2, 2)), out_of_place)
     assert computed in ops(program)
@@ -63,7 +72,7 @@ def test_what_has_no_functional_form_stays() -> None:
 
 
 def test_a_write_whose_outcome_depends_on_the_loop_order_stays() -> None:
-    program = trace(lambda x: x[:, 1:3].copy_(x[:, 0:2]), torch.arange(12.).reshape(3, 4))
+    program = trace(lambda x: x[:, 1:3].copy_(x[:, 0:2]), torch.arange(12.0).reshape(3, 4))
     assert through(program, out_of_place) == program
 
 
@@ -80,16 +89,28 @@ def test_what_is_forwarded_has_been_rounded_by_its_target() -> None:
     assert not any(memory.is_memory(v) for v in memory.accesses[last].reads)
 
 
-@pytest.mark.parametrize("read", [
-    lambda x: x, lambda x: x.t(), lambda x: x[1], lambda x: x[:, ::2], lambda x: x.view(-1), lambda x: x[1:, 1:].t(),
-    lambda x: x.diagonal(), lambda x: x.view(2, 3, 2)[:, 1], lambda x: x[2:3].expand(4, 4), lambda x: x.unfold(1, 2, 1)])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x,
+        lambda x: x.t(),
+        lambda x: x[1],
+        lambda x: x[:, ::2],
+        lambda x: x.view(-1),
+        lambda x: x[1:, 1:].t(),
+        lambda x: x.diagonal(),
+        lambda x: x.view(2, 3, 2)[:, 1],
+        lambda x: x[2:3].expand(4, 4),
+        lambda x: x.unfold(1, 2, 1),
+    ],
+)
 def test_reads_within_what_was_written_are_forwarded(read: Callable[[torch.Tensor], torch.Tensor]) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         seen = read(x)
         x.add_(1)
         return seen * 2
 
-    program = through(trace(fn, torch.arange(12.).reshape(3, 4)), out_of_place, forward)
+    program = through(trace(fn, torch.arange(12.0).reshape(3, 4)), out_of_place, forward)
     assert MemorySSA(program).reaching_writes() == {}
 
 
@@ -117,7 +138,7 @@ OVERLAPS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", OVERLAPS)
 def test_partial_overlaps_are_blended_whatever_the_view(name: str) -> None:
-    program = trace(OVERLAPS[name], torch.arange(12.).reshape(3, 4))
+    program = trace(OVERLAPS[name], torch.arange(12.0).reshape(3, 4))
     lowered = through(program, out_of_place, forward)
     assert MemorySSA(lowered).reaching_writes() != {}
     blended = through(lowered, lambda p: blend(p, always))
@@ -130,7 +151,7 @@ def test_overlapping_inputs_are_blended_on_a_common_base() -> None:
         a.add_(1)
         return b * 2
 
-    base = torch.arange(10.)
+    base = torch.arange(10.0)
     program = through(trace(fn, base[:6], base[4:]), out_of_place, forward, lambda p: blend(p, always))
     assert MemorySSA(program).reaching_writes() == {}
 

@@ -42,7 +42,9 @@ def test_every_pass_keeps_the_meaning(seeds: range, mode: Aliases) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seeds", [range(start, start + 60) for start in range(1000, 1360, 60)], ids=lambda s: f"{s.start}")
+@pytest.mark.parametrize(
+    "seeds", [range(start, start + 60) for start in range(1000, 1360, 60)], ids=lambda s: f"{s.start}"
+)
 def test_compiled_programs_do_what_eager_does(seeds: range, mode: Aliases) -> None:
     for seed in seeds:
         program = random_program(seed, 14)

@@ -21,8 +21,10 @@ def wrong(program: Program, seed: int) -> bool:
     """Whether the program compiles, runs and goes wrong, or cannot be compiled at all."""
     wanted = meaning(program)
     try:
-        return any(meaning(program, compile_program(program, WeakMemory(seed), mode).run) != wanted
-                   for mode in ("barrier", "blend"))
+        return any(
+            meaning(program, compile_program(program, WeakMemory(seed), mode).run) != wanted
+            for mode in ("barrier", "blend")
+        )
     except Exception:  # noqa: BLE001 (whatever a fault leads to)
         return True
 

@@ -26,7 +26,9 @@ def compiled() -> tuple[Program, str]:
 def test_the_header_names_the_pass_its_time_and_its_counts() -> None:
     _, text = compiled()
     lines = text.splitlines()
-    assert lines[0].startswith("# constructed by regions (took 0.") or lines[0].startswith("# constructed by regions (took ")
+    assert lines[0].startswith("# constructed by regions (took 0.") or lines[0].startswith(
+        "# constructed by regions (took "
+    )
     assert lines[1] == "# 2 regions, 1 barriers, 0 breaks, 1 copies"
     assert lines[2] == "def program(x, pair):"
 

@@ -41,32 +41,38 @@ def run_early(fn: Callable[..., Any], seed: int, *args: torch.Tensor) -> tuple[l
     return meaning(program), meaning(program, run)
 
 
-@pytest.mark.parametrize("fn", [
-    lambda x: (x.sum() * x, x.add_(1))[0],
-    lambda x: ((x * 2).t() + 1, x.add_(1))[0],
-    lambda x: (x.flip(0) + 1, x.mul_(2))[0],
-    lambda x: (x.clone(), x.add_(1))[0],
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x.sum() * x, x.add_(1))[0],
+        lambda x: ((x * 2).t() + 1, x.add_(1))[0],
+        lambda x: (x.flip(0) + 1, x.mul_(2))[0],
+        lambda x: (x.clone(), x.add_(1))[0],
+    ],
+)
 def test_illegal_early_writes_go_wrong_under_some_schedule(fn: Callable[..., Any]) -> None:
-    outcomes = [run_early(fn, seed, torch.arange(1., 17.).reshape(4, 4)) for seed in SEEDS]
+    outcomes = [run_early(fn, seed, torch.arange(1.0, 17.0).reshape(4, 4)) for seed in SEEDS]
     assert any(wanted != found for wanted, found in outcomes)
 
 
-@pytest.mark.parametrize("fn", [
-    lambda x: (x * 2 + 1, x.add_(1))[0],
-    lambda x: x.mul_(3),
-    lambda x: (x.add_(1), x * 2)[0],
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * 2 + 1, x.add_(1))[0],
+        lambda x: x.mul_(3),
+        lambda x: (x.add_(1), x * 2)[0],
+    ],
+)
 def test_legal_early_writes_never_do(fn: Callable[..., Any]) -> None:
     for seed in SEEDS:
-        wanted, found = run_early(fn, seed, torch.arange(1., 17.).reshape(4, 4))
+        wanted, found = run_early(fn, seed, torch.arange(1.0, 17.0).reshape(4, 4))
         assert wanted == found
 
 
 def test_outputs_reached_by_moves_are_handed_out_as_their_input() -> None:
-    program = trace(lambda x: x.t().clone(memory_format=torch.contiguous_format), torch.arange(6.).reshape(2, 3))
+    program = trace(lambda x: x.t().clone(memory_format=torch.contiguous_format), torch.arange(6.0).reshape(2, 3))
     [region] = regions(program)
-    x = torch.arange(6.).reshape(2, 3)
+    x = torch.arange(6.0).reshape(2, 3)
     inputs = [x if program.values[v].shape == (2, 3) else x.t() for v in region.inputs]
     handed = [WeakMemory(seed).compile(region)(inputs)[0] for seed in SEEDS]
     assert all(torch.equal(out, x.t()) for out in handed)

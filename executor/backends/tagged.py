@@ -104,7 +104,9 @@ class Machine:
 
     def _computed(self, call: Call, result: int, number: int, tags: dict[int, Tags]) -> Tags:
         values, value = self.program.values, self.program.values[result]
-        if call.op == "aten.copy_.default" or (facts(call.op).move and value.shape == values[operand_list(call)[0]].shape):
+        if call.op == "aten.copy_.default" or (
+            facts(call.op).move and value.shape == values[operand_list(call)[0]].shape
+        ):
             source = operand_list(call)[-1]
             moved = _broadcast(tags[source], values[source].shape, value.shape)
             if values[source].dtype == value.dtype:
@@ -122,7 +124,9 @@ class Machine:
         if facts(call.op).metadata:
             return np.array([self.ids.id((shape, i), value.dtype) for i in range(value.numel)], dtype=np.int64)
         everything = tuple(tuple(tags[v].tolist()) for v in operand_list(call))
-        return np.array([self.ids.id((shape, number, i, everything), value.dtype) for i in range(value.numel)], dtype=np.int64)
+        return np.array(
+            [self.ids.id((shape, number, i, everything), value.dtype) for i in range(value.numel)], dtype=np.int64
+        )
 
     def _fresh(self, storage: int) -> Tags:
         if storage not in self.memory:
@@ -172,7 +176,9 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     for shares in (False, True):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
             left = iter(bits)
-            table = {shape: np.array(list(itertools.islice(left, math.prod(shape))), dtype=np.int64) for shape in shapes}
+            table = {
+                shape: np.array(list(itertools.islice(left, math.prod(shape))), dtype=np.int64) for shape in shapes
+            }
             yield Schedule(2, table.__getitem__, shares)
 
 
@@ -210,7 +216,9 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
         kept = {v: np.where(schedule.turns(values[v].shape) == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
             target, value = operand_list(program.calls[i])
-            machine.write(target, np.where(schedule.turns(values[target].shape) == turn, now[value], machine.read(target)))
+            machine.write(
+                target, np.where(schedule.turns(values[target].shape) == turn, now[value], machine.read(target))
+            )
     targets = {operand_list(program.calls[i])[0] for i in early}
     for v, tags in kept.items():
         source = _moved_from(program, fused, v, targets)

@@ -95,7 +95,7 @@ def plan_blend(memory: MemorySSA, read: int, reach: list[Reach]) -> Blend | None
         if target.dtype != geometry.dtype:
             return None
         layers.append(Layer(target, stored, how))
-    below = reach[len(layers):]
+    below = reach[len(layers) :]
     if not layers or any(memory.stored(write.call) is not None for write, _ in below):
         return None
     first = reach[len(layers) - 1].write.call
@@ -106,7 +106,9 @@ def plan_blend(memory: MemorySSA, read: int, reach: list[Reach]) -> Blend | None
     layers.reverse()
     inner = _walks_in_read(geometry, layers, covered=covered)
     frame, walks = (geometry, inner) if inner is not None else _window(geometry, layers)
-    return Blend(geometry, tuple(layers), frame, inner is not None, walks, first, base, geometry.storage not in memory.entry)
+    return Blend(
+        geometry, tuple(layers), frame, inner is not None, walks, first, base, geometry.storage not in memory.entry
+    )
 
 
 def _base(memory: MemorySSA, read: Value, before: int) -> int | None:
@@ -129,7 +131,7 @@ def _walks_in_read(read: Value, layers: list[Layer], *, covered: bool) -> Walks 
         return None
     if covered and layers[0].overlap is not Overlap.MUST_ALIAS and row_major_walk(read, layers[0].target) is None:
         return None
-    walks = [row_major_walk(layer.target, read) for layer in layers[1 if covered else 0:]]
+    walks = [row_major_walk(layer.target, read) for layer in layers[1 if covered else 0 :]]
     if any(walk is None for walk in walks):
         return None
     return tuple(walk for walk in walks if walk is not None)
@@ -185,11 +187,19 @@ def _load(builder: Builder, plan: Blend, source: Source | None, before: dict[int
     return found
 
 
-def _scatter(builder: Builder, flat: int, layer: Layer, stored: int, walk: tuple[int, tuple[int, ...]],
-             source: Source | None) -> int:
+def _scatter(
+    builder: Builder, flat: int, layer: Layer, stored: int, walk: tuple[int, tuple[int, ...]], source: Source | None
+) -> int:
     offset, strides = walk
-    return builder.emit("aten.as_strided_scatter.default", Ref(flat), Ref(stored), sizes(layer.target.shape),
-                        sizes(strides), offset, source=source)
+    return builder.emit(
+        "aten.as_strided_scatter.default",
+        Ref(flat),
+        Ref(stored),
+        sizes(layer.target.shape),
+        sizes(strides),
+        offset,
+        source=source,
+    )
 
 
 def _lazy(builder: Builder, value: int, where: Value, source: Source | None) -> int:

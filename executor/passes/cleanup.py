@@ -57,8 +57,12 @@ def common_subexpressions(program: Program) -> Program:
         calls.append(call)
     if len(calls) == len(program.calls):
         return program
-    return msgspec.structs.replace(program, calls=tuple(calls), values=_rehomed(memory, new),
-                                   outputs=rename(program.outputs, lambda i: Ref(new.get(i, i))))
+    return msgspec.structs.replace(
+        program,
+        calls=tuple(calls),
+        values=_rehomed(memory, new),
+        outputs=rename(program.outputs, lambda i: Ref(new.get(i, i))),
+    )
 
 
 def _kept_apart(memory: MemorySSA, earlier: Call, call: Call, objects: set[int]) -> bool:
@@ -67,7 +71,10 @@ def _kept_apart(memory: MemorySSA, earlier: Call, call: Call, objects: set[int])
     for first, second in zip(earlier.results, call.results, strict=True):
         if second in objects:
             return True
-        for home, maker in ((values[first].storage, memory.maker.get(first)), (values[second].storage, memory.maker.get(second))):
+        for home, maker in (
+            (values[first].storage, memory.maker.get(first)),
+            (values[second].storage, memory.maker.get(second)),
+        ):
             if memory.owner.get(home) == maker and home in memory.memory:
                 return True
         home = values[second].storage

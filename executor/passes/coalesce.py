@@ -31,10 +31,15 @@ def coalesce(program: Program) -> Program:
             gone.update((allocation, i))
     if not merged:
         return program
-    calls = _in_order([_merge(call, merged) for i, call in enumerate(program.calls) if i not in gone], {*program.inputs, *program.constants})
+    calls = _in_order(
+        [_merge(call, merged) for i, call in enumerate(program.calls) if i not in gone],
+        {*program.inputs, *program.constants},
+    )
     homes = {program.values[value].storage: program.values[target].storage for value, target in merged.items()}
-    values = tuple(msgspec.structs.replace(value, storage=homes[value.storage]) if value.storage in homes else value
-                   for value in program.values)
+    values = tuple(
+        msgspec.structs.replace(value, storage=homes[value.storage]) if value.storage in homes else value
+        for value in program.values
+    )
     return msgspec.structs.replace(program, calls=calls, values=values)
 
 
@@ -49,7 +54,11 @@ def _allocation(memory: MemorySSA, store: int, merged: dict[int, int]) -> tuple[
     allocation, maker = memory.owner.get(a.storage), memory.owner.get(b.storage)
     if allocation is None or maker is None or not memory.accesses[allocation].address:
         return None
-    fits = msgspec.structs.replace(a, storage=b.storage) == b and a.offset == 0 and target in program.calls[allocation].results
+    fits = (
+        msgspec.structs.replace(a, storage=b.storage) == b
+        and a.offset == 0
+        and target in program.calls[allocation].results
+    )
     plain = value in program.calls[maker].results and b.storage not in memory.returned
     first = not any(_touches(memory, i, a.storage) for i in range(store))
     return (allocation, target, value) if fits and plain and first and _may_change(memory, store, value) else None
@@ -59,19 +68,27 @@ def _touches(memory: MemorySSA, number: int, storage: int) -> bool:
     """Whether the call needs the memory to be there, be it only to know its shape (`zeros_like`)."""
     program = memory.program
     return not memory.accesses[number].address and any(
-        program.values[v].storage == storage for v in operand_list(program.calls[number]))
+        program.values[v].storage == storage for v in operand_list(program.calls[number])
+    )
 
 
 def _may_change(memory: MemorySSA, store: int, value: int) -> bool:
     """Whether nothing else needs the value as it is: no later store changes its new memory, or nobody else uses it."""
     program = memory.program
     home, target = program.values[value].storage, memory.accesses[store].writes[0]
-    written = any(program.values[w].storage == program.values[target].storage
-                  for i in range(store + 1, len(program.calls)) for w in memory.accesses[i].writes)
+    written = any(
+        program.values[w].storage == program.values[target].storage
+        for i in range(store + 1, len(program.calls))
+        for w in memory.accesses[i].writes
+    )
     if not written:
         return True
-    return not any(program.values[i].storage == home for n, call in enumerate(program.calls) if n != store
-                   for i in operand_list(call))
+    return not any(
+        program.values[i].storage == home
+        for n, call in enumerate(program.calls)
+        if n != store
+        for i in operand_list(call)
+    )
 
 
 def _merge(call: Call, merged: dict[int, int]) -> Call:

@@ -41,8 +41,11 @@ def out_of_place(program: Program) -> Program:
 def _changed_later(call: Call, number: int, memory: MemorySSA) -> list[int]:
     """The call's results that are fresh tensors, alone on their storage, to which the program writes later."""
     homes = [memory.program.values[r].storage for r in call.results]
-    return [r for r, home in zip(call.results, homes, strict=True)
-            if home in memory.memory and memory.owner.get(home) == number and homes.count(home) == 1]
+    return [
+        r
+        for r, home in zip(call.results, homes, strict=True)
+        if home in memory.memory and memory.owner.get(home) == number and homes.count(home) == 1
+    ]
 
 
 def _allocate(builder: Builder, call: Call, changed: list[int]) -> None:
@@ -58,8 +61,9 @@ def _reshape(builder: Builder, call: Call, *, changed: bool) -> None:
     """A reshape that has to copy: the copy, and a view of it."""
     (operand,), (result,) = operand_list(call), call.results
     geometry = builder.values[operand]
-    dense = msgspec.structs.replace(geometry, storage=builder.values[result].storage, offset=0,
-                                    strides=contiguous_strides(geometry.shape))
+    dense = msgspec.structs.replace(
+        geometry, storage=builder.values[result].storage, offset=0, strides=contiguous_strides(geometry.shape)
+    )
     builder.values.append(dense)
     copy = len(builder.values) - 1
     kwargs = (("memory_format", Const("contiguous_format")),)

@@ -62,9 +62,11 @@ def _changes_nothing(memory: MemorySSA, store: int) -> bool:
     target, loaded = values[memory.accesses[store].writes[0]], values[memory.accesses[maker].reads[0]]
     if target != loaded:
         return False
-    written = (values[w] for what in memory.accesses[maker + 1:store] for w in what.writes)
-    return not any(v.storage == target.storage and overlap(footprint(v), footprint(target)) is not Overlap.NO_ALIAS
-                   for v in written)
+    written = (values[w] for what in memory.accesses[maker + 1 : store] for w in what.writes)
+    return not any(
+        v.storage == target.storage and overlap(footprint(v), footprint(target)) is not Overlap.NO_ALIAS
+        for v in written
+    )
 
 
 class Remainder:
