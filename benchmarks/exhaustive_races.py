@@ -3,7 +3,7 @@
     python -m benchmarks.exhaustive_races [--step N]
 
 Programs of 2 calls over 2 storages of 4 elements and of 3 calls over 1 storage of 3, on all 1-D views; for each all
-partitions into up to two regions with every set of early write-backs, and for each of those all schedules of two rounds.
+partitions into up to two regions with every set of early write-backs, and for each of those all two-round schedules.
 Elements are tagged, so no coincidence hides a difference. `--step` looks at every Nth program only. Exits with 1 if a
 partition that the verifier accepts goes wrong; also prints how many of those that it rejects do.
 """

@@ -2,9 +2,9 @@
 
     python -m benchmarks.planted_faults [--seconds 20] [--shrink 40] [FAULT]...
 
-Each fault is a classic mistake of an alias analysis, switched on by replacing one function. Prints a row a fault: programs
-and seconds until the first failure, what failed, and to how many statements and inputs the program was shrunk in how many
-seconds. Exits with 1 if a fault wasn't found, or not shrunk to four statements.
+Each fault is a classic mistake of an alias analysis, switched on by replacing one function. Prints a row a fault:
+seconds until the first failure, to how many statements and inputs the program was shrunk in how many seconds, and what
+failed. Exits with 1 if a fault wasn't found, or not shrunk to four statements.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ def _stale_stores(program: Program) -> Program:
     first: dict[tuple[int, ...], Arg] = {}
     for call in lowered.calls:
         if call.op == "aten.copy_.default":
-            call = msgspec.structs.replace(call, args=(call.args[0], first.setdefault(call.results, call.args[1])))  # noqa: PLW2901
-        calls.append(call)
+            stale = first.setdefault(call.results, call.args[1])
+            calls.append(msgspec.structs.replace(call, args=(call.args[0], stale)))
+        else:
+            calls.append(call)
     return msgspec.structs.replace(lowered, calls=tuple(calls))
 
 

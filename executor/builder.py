@@ -1,4 +1,4 @@
-"""A program under reconstruction: the passes append calls here, and the geometry of every new value is found for them."""
+"""A program under reconstruction: the passes append calls here, and get the geometry of every new value."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Builder:
         return self.append(call, geometry, device, self.values[operands[0]].storage if operands else _HERE)
 
     def append(self, call: Call, geometry: Value, device: str, home: int) -> int:
-        """Appends a call whose result is known: on the storage `home` if `geometry.storage` is negative, else on a new one."""
+        """Appends a call with a known result: on the storage `home` if `geometry.storage` is negative, else a new one."""
         if geometry.storage < 0:
             geometry = msgspec.structs.replace(geometry, storage=home)
         else:
@@ -121,7 +121,7 @@ class Builder:
         return self.emit(op, Ref(value), *args, source=source)
 
     def as_strided(self, value: int, like: Value, offset: int, source: Source | None = None) -> int:
-        """Appends a view with the shape and strides of `like`; nothing is run, so it may reach past the value's own end."""
+        """Appends a view with the shape and strides of `like`. It may reach past the value's own end."""
         geometry = Value(_HERE, self.values[value].dtype, like.shape, like.strides, offset)
         call = Call(
             "aten.as_strided.default", (Ref(value), sizes(like.shape), sizes(like.strides), offset), (), (), source

@@ -20,7 +20,7 @@ Runner = Callable[[list[Any]], None]
 
 
 class Calls:
-    """Calls as a function from a list of inputs to a list of outputs, one by one at first, straight-line when that pays."""
+    """Calls as a function from inputs to outputs, run one by one at first, as straight-line code when that pays."""
 
     def __init__(self, calls: Sequence[Call], inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self.calls, self.inputs, self.outputs = calls, inputs, outputs

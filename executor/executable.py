@@ -81,7 +81,7 @@ class Executable:
 
 
 class _Ready(NamedTuple):
-    """A step, what runs it (a region from inputs to outputs, a call on the environment), and the values to let go after it."""
+    """A step, what runs it (a region: from inputs to outputs; a call: on the environment), and what to let go then."""
 
     step: Region | Call
     run: Callable[[Any], Any]

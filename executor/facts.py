@@ -39,8 +39,8 @@ class Facts(NamedTuple):
 
     `written` and `only_written` are argument names. `views`: a result may be an address computed from an argument.
     `metadata`: it looks at no element. `uninitialised`: its result has no contents. `move`: its result holds its first
-    argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what this
-    one writes, if there is one.
+    argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what
+    this one writes, if there is one.
     """
 
     written: frozenset[str]
@@ -84,7 +84,7 @@ def _is_single(op: str) -> bool:
 
 
 def access(values: tuple[Value, ...] | list[Value], call: Call) -> Access:
-    """What a call does to memory. A view that had to copy (`reshape`) reads; one that didn't only computes an address."""
+    """What a call does to memory. A view that had to copy (`reshape`) reads; any other only computes an address."""
     known = facts(call.op)
     if known.written:
         return _mixed_access(call, known)

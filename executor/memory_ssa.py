@@ -171,7 +171,7 @@ class MemorySSA:
 
     @classmethod
     def of(cls, program: Program) -> MemorySSA:
-        """The facts of a program; not found anew for the program that was asked about last, which most passes leave as it is."""
+        """The facts of a program; kept for the program that was asked about last, since many a pass changes nothing."""
         global _last  # noqa: PLW0603 (one entry, replaced whole)
         if _last is None or _last.program is not program:
             _last = cls(program)

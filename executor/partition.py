@@ -6,8 +6,8 @@ makes after a region's kernels. Calls that only compute addresses belong nowhere
 
 Level L is region L and then the host calls of level L in program order; host calls that wait for nothing have level -1.
 So a fused call that must see what a host call did has to be one level higher; every other order (a host call after
-what it needs, a write after a read of what it overwrites, a write after a write) holds within one level. The longest path
-through these constraints is the least level of each call, and the fewest regions are the most that some path forces.
+what it needs, a write after a read of what it overwrites, a write after a write) holds within one level. The longest
+path through these constraints is the least level of each call, and no partition has fewer regions than it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Partition(NamedTuple):
 
 
 def fusible(memory: MemorySSA, supports: Callable[[Call], bool]) -> list[bool]:
-    """For each call whether it can be part of a region: it writes nothing, computes something, and the backend takes it."""
+    """For each call whether it can be in a region: it writes nothing, computes something, and the backend takes it."""
     return [
         not (what.writes or what.address) and supports(call)
         for call, what in zip(memory.program.calls, memory.accesses, strict=True)

@@ -1,4 +1,4 @@
-"""The compiler from end to end: passes in order, partition, proof, steps. `jit` caches what `compile_program` returns."""
+"""The compiler from end to end: passes in order, partition, proof, steps. `jit` caches what comes out."""
 
 from __future__ import annotations
 

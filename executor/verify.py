@@ -3,8 +3,8 @@
 The fuser believes a region's inputs independent (see `executor/backends/weak_memory.py`), and host calls run between
 regions in program order. So a partition is right if and only if
 
-- each fused call reads memory as it is when its region starts: every earlier write that it sees belongs to a lower level,
-  and no later write over what it reads does;
+- each fused call reads memory as it is when its region starts: every earlier write that it sees belongs to a lower
+  level, and no later write over what it reads does;
 - host calls come after what they need and before what needs them, levels first, then program order;
 - data flows upwards;
 - an early write-back, made by the region's kernel itself, can be seen by nobody else (`early_refusal`).

@@ -1,4 +1,4 @@
-"""Random programs over memory that is shared in hostile ways, and what one can observe of a run, for tests of the compiler.
+"""Random programs over memory that is shared in hostile ways, and what one can observe of a run.
 
 Beside what `strategies.programs` draws there are diagonals, unfolded windows, dtype-changing views, lazy conjugates and
 calls without an out-of-place form.

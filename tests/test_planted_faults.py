@@ -1,4 +1,4 @@
-"""Every fault planted in the pipeline shows on random programs: what these tests would miss, the pipeline could have."""
+"""Every fault planted in the pipeline shows on random programs: what these miss, the pipeline could have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verifier against the adversary: what it accepts equals eager under every schedule, what it rejects can go wrong."""
+"""The verifier against the adversary: what it accepts is right under every schedule, what it rejects can go wrong."""
 
 from __future__ import annotations
 

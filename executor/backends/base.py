@@ -30,8 +30,8 @@ class Backend(ABC):
     def compile(self, region: Region) -> Kernel:
         """A function from the region's inputs to its outputs, in their order.
 
-        It may compute in any way that the memory model allows. An output need not have the strides of its value: the host
-        sees to that. It makes the early write-backs of the region, and writes nothing else.
+        It may compute in any way that the memory model allows. An output need not have the strides of its value: the
+        host sees to that. It makes the early write-backs of the region, and writes nothing else.
         """
 
     def writes_early(self, found: Partition, memory: MemorySSA, store: int) -> bool:

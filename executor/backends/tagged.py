@@ -1,6 +1,6 @@
 """Partitions run on *tagged* elements: each is the id of the expression that it came from, not a number.
 
-With numbers a wrong schedule may give the right result by coincidence (zeros, equal elements, a sum that doesn't change).
+With numbers a wrong schedule may give the right result by coincidence (zeros, equal elements, a sum that stays).
 With tags it differs whenever any interpretation of the operators would: elementwise operators combine the tags of their
 operands' elements, all others those of everything they read. Memory is held byte by byte, so that views of other dtypes
 see what they would.
@@ -226,7 +226,7 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
 
 
 def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:
-    """The early target whose elements a result holds as they were, if that is so and a fuser may hand it out instead."""
+    """The early target whose elements a result holds as they were, which a fuser may then hand out instead."""
     values = program.values
     makers = {r: program.calls[i] for i in fused for r in program.calls[i].results}
     while v in makers and facts(makers[v].op).move:

@@ -1,4 +1,4 @@
-"""The adversary: runs regions on the CPU under hostile schedules, drawn by a seed from all that the memory model allows.
+"""The adversary: runs regions on the CPU under hostile schedules, drawn by a seed from all that may happen.
 
 What may happen inside a region, all of it seen on real fusers:
 
@@ -96,7 +96,7 @@ def _environment(region: Region, inputs: Sequence[torch.Tensor], count: int) -> 
 
 
 def moves(region: Region, output: int) -> tuple[int, list[Call]]:
-    """An input of the region, and the calls that move its elements to the output: views, and copies that may be left out."""
+    """An input of the region, and what moves its elements to the output: views, and copies that may be left out."""
     early = {value: target for target, value in region.early}
     chain: list[Call] = []
     makers = {result: call for call in region.calls for result in call.results}
@@ -139,7 +139,7 @@ def _view_of(tensor: torch.Tensor, chain: list[Call]) -> torch.Tensor:
 
 
 def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[int, list[Call]]], seed: int) -> Kernel:
-    """A kernel with early write-backs: each round computes from the memory of its moment and keeps a share of elements."""
+    """A kernel with early write-backs: each round computes from the memory of its moment, and keeps some elements."""
     count = len(region.program.values)
     early = [value for _, value in region.early]
 

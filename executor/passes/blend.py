@@ -2,9 +2,9 @@
 
 One uniform lowering: the window of the storage that the read and its writes span is a flat value; each write, from the
 oldest to the newest, is scattered into it by its strides and offset (`as_strided_scatter`, a select between the newer
-value and what lay below); the read is a strided view of the result. If the oldest write covers the read, what lies below
-it is of no interest; else the window starts as what memory holds before those writes. A special form pays where all
-writes lie within the read: then the read's own value, not the window, is what they are scattered into.
+value and what lay below); the read is a strided view of the result. If the oldest write covers the read, what lies
+below it is of no interest; else the window starts as what memory holds before those writes. A special form pays where
+all writes lie within the read: then the read's own value, not the window, is what they are scattered into.
 
 What cannot be blended stays a read of memory, and will need a barrier: other dtypes on the same bytes, writes by calls
 of which only memory knows the result.
@@ -41,9 +41,9 @@ class Layer(NamedTuple):
 class Blend(NamedTuple):
     """A read that can be blended: the layers from the oldest to the newest, and the flat frame that they are put in.
 
-    `own`: the frame is the read itself. `walks`: offset and strides of each layer within the frame. `first`: the call before which memory is read, if the
-    oldest layer doesn't cover the read; `base`: a value through which to read it. `temporary`: the memory is the
-    program's own.
+    `own`: the frame is the read itself. `walks`: offset and strides of each layer within the frame. `first`: the call
+    before which memory is read, if the oldest layer doesn't cover the read; `base`: a value through which to read it.
+    `temporary`: the memory is the program's own.
     """
 
     read: Value
@@ -84,7 +84,7 @@ def blend(program: Program, choose: Callable[[Blend], bool]) -> Program:
 
 
 def plan_blend(memory: MemorySSA, read: int, reach: list[Reach]) -> Blend | None:
-    """How to blend a read of memory that these writes reach, newest first; None if there is nothing to blend, or no way."""
+    """How to blend a read of memory that these writes reach, newest first; None if there is nothing to, or no way."""
     values = memory.program.values
     geometry = values[read]
     layers: list[Layer] = []

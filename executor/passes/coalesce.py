@@ -1,7 +1,7 @@
 """A temporary's first and only complete store is its allocation.
 
-`y = empty_strided(...); y.copy_(v)` becomes `y = v` where v is a fresh tensor laid out like y and nobody needs v to stay
-as it is. This is copy coalescing of SSA destruction, for memory instead of registers.
+`y = empty_strided(...); y.copy_(v)` becomes `y = v` where v is a fresh tensor laid out like y and nobody needs v to
+stay as it is. This is copy coalescing of SSA destruction, for memory instead of registers.
 """
 
 from __future__ import annotations

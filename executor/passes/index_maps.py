@@ -31,8 +31,8 @@ _LISTED = 1 << 16
 class Alignment(NamedTuple):
     """A read within a write, dimension by dimension.
 
-    `starts`: the write's index at the read's first element. `axes`: for each dimension of the read the write's dimension
-    along which it steps and its step there; None for one that doesn't move.
+    `starts`: the write's index at the read's first element. `axes`: for each dimension of the read the write's
+    dimension along which it steps and its step there; None for one that doesn't move.
     """
 
     starts: list[int]
@@ -80,7 +80,7 @@ def _same_places(a: Value, b: Value) -> bool:
 
 
 def align(read: Value, write: Value) -> Alignment | None:
-    """The read in terms of the write's dimensions. None if some dimension of it follows no single one of the write's."""
+    """The read in terms of the write's dimensions. None if some dimension of it follows no single one of these."""
     starts = _index_at(read.offset - write.offset, write)
     if starts is None:
         return None
@@ -127,7 +127,7 @@ def _index_at(distance: int, write: Value) -> list[int] | None:
 
 
 def _slice(builder: Builder, value: int, read: Value, alignment: Alignment, source: Source | None) -> int:
-    """Slices along the dimensions that the read walks, a select along the others, then the read's order of dimensions."""
+    """Slices along the dimensions that the read walks, a select along the others, then the read's own order."""
     moving = {axis[0]: (axis[1], size) for axis, size in zip(alignment.axes, read.shape, strict=True) if axis}
     kept: list[int] = []
     for dim, start in enumerate(alignment.starts):

@@ -1,7 +1,8 @@
 """Write-backs: which stores have to happen at all.
 
 A store is dead only if nobody reads what it wrote before later stores have together overwritten every byte of it, or
-before a temporary's memory is forgotten; or if it stores what was loaded from the same place (`x.copy_(x)`). Live stores are never trimmed, and they keep their order.
+before a temporary's memory is forgotten; or if it stores what was loaded from the same place (`x.copy_(x)`). Live
+stores are never trimmed, and they keep their order.
 """
 
 from __future__ import annotations
