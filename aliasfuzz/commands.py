@@ -17,7 +17,7 @@ from rich.table import Table
 import fuzz
 from corpus.case import Case, CorpusError
 from corpus.store import SHIPPED, Store, find, findings_folder, read
-from executor import targets
+from executor import printing, targets
 from executor.errors import TargetError
 from fuzz.replay import replay as replay_case
 from fuzz.script import check_script
@@ -126,7 +126,7 @@ def show(case: str) -> None:
     console.print(f"[bold]{escape(path.name)}[/]")
     for name, value in _facts(found):
         console.print(f"  {name}: {escape(value)}")
-    console.print(Syntax(str(found.program), "python", background_color="default"))
+    console.print(Syntax(printing.listing(found.program), "python", background_color="default"))
 
 
 def _facts(case: Case) -> list[tuple[str, str]]:

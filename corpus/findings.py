@@ -53,9 +53,7 @@ def _section(path: Path, case: Case) -> Iterator[str]:
     yield f"State: {case.state}. Signature: `{case.signature}`."
     yield ""
     yield "```python"
-    yield from printing.inputs(case.program.entry, [param.name for param in case.program.params])
-    yield ""
-    yield str(case.program).rstrip()
+    yield printing.listing(case.program)
     yield "```"
     yield ""
 

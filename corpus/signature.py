@@ -31,5 +31,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         what = f"{self.symptom} ({self.detail})" if self.detail else self.symptom
-        return (f"{self.digest} {self.target}: {what}, {self.dependence} over {self.relation}, "
-                f"inputs {self.inputs}, {' '.join(self.ops)}")
+        return (
+            f"{self.digest} {self.target}: {what}, {self.dependence} over {self.relation}, "
+            f"inputs {self.inputs}, {' '.join(self.ops)}"
+        )

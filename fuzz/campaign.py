@@ -160,11 +160,5 @@ def _keep(
         signature=signature.digest,
         known=signature in known,
         text=str(verdict),
-        program=listing(program),
+        program=printing.listing(program),
     )
-
-
-def listing(program: Program) -> str:
-    """The program as one reads it: its inputs' memory, a line each, then the function."""
-    names = [param.name for param in program.params]
-    return "\n".join([*printing.inputs(program.entry, names), "", str(program).rstrip()])

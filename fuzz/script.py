@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import keyword
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,7 +19,6 @@ from typing import Literal, NamedTuple
 
 from corpus.case import Case
 from executor import printing, targets
-from executor.args import Ref, refs
 from executor.program import Inputs
 from fuzz.script_parts import ALIASES, IDENTITIES, KIND, MAIN, OBSERVE, same
 from fuzz.subjects import mixed_storages, partly_written
@@ -97,7 +94,7 @@ def _header(case: Case) -> str:
 
 def _builder(case: Case, inputs: Inputs, number: int) -> str:
     """A function that makes one call's arguments, and the storages that they lie on."""
-    names = _names(case)
+    names = printing.input_names(case.program)
     lines = printing.inputs(inputs, [names[i] for i in case.program.inputs])
     arguments = ", ".join(printing.source(param.value, names) for param in case.program.params)
     # Storages come first in the lines, each under one name.
@@ -106,22 +103,6 @@ def _builder(case: Case, inputs: Inputs, number: int) -> str:
     seen = [f"{name}.view(torch.uint8)" if i in as_bytes else name for i, name in enumerate(storages)]
     lines.append(f"return [{arguments}], [{', '.join([] if partly_written(case.program) else seen)}]")
     return f"def inputs_{number}():\n" + "\n".join(f"    {line}" for line in lines)
-
-
-def _names(case: Case) -> dict[int, str]:
-    """Python names for the program's inputs: their parameters', numbered inside a list or dict."""
-    names: dict[int, str] = {}
-    for param in case.program.params:
-        held = list(refs(param.value))
-        base = re.sub(r"\W", "_", param.name, flags=re.ASCII)
-        if not base.isidentifier() or keyword.iskeyword(base) or base == "torch":
-            base = f"x_{base}"
-        for k, index in enumerate(held):
-            name = base if isinstance(param.value, Ref) else f"{base}{k}"
-            while name in names.values():
-                name += "_"
-            names[index] = name
-    return names
 
 
 def _launcher(text: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from typing import TYPE_CHECKING
 
+from executor.args import Ref, refs
 from executor.args import constant as torch_constant
 from executor.printing.arguments import number
 from executor.program import Iota, Literal, contiguous_strides, itemsize
@@ -11,7 +14,7 @@ from executor.program import Iota, Literal, contiguous_strides, itemsize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from executor.program import Fill, Inputs, Storage, Value
+    from executor.program import Fill, Inputs, Program, Storage, Value
 
 # Integers up to this size are exact in each dtype that `torch.arange` makes; elsewhere the ramp is made and then cast.
 _EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int64": 2**63 - 1} | {
@@ -138,3 +141,24 @@ def _view(count: int, value: Value) -> str:
 
 def _strided(value: Value) -> str:
     return f".as_strided({value.shape}, {value.strides}, {value.offset})"
+
+
+def input_names(program: Program) -> dict[int, str]:
+    """Python names for a program's inputs, by value: their parameters', numbered inside a list or dict."""
+    names: dict[int, str] = {}
+    for param in program.params:
+        base = re.sub(r"\W", "_", param.name, flags=re.ASCII)
+        if not base.isidentifier() or keyword.iskeyword(base) or base == "torch":
+            base = f"x_{base}"
+        for k, index in enumerate(refs(param.value)):
+            name = base if isinstance(param.value, Ref) else f"{base}{k}"
+            while name in names.values():
+                name += "_"
+            names[index] = name
+    return names
+
+
+def listing(program: Program) -> str:
+    """The program as one reads it: its inputs' memory, a line each, then the function."""
+    lines = inputs(program.entry, list(input_names(program).values()))
+    return "\n".join([*lines, "", str(program).rstrip()])

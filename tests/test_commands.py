@@ -1,0 +1,148 @@
+"""The commands of `aliasfuzz`, in this process: what they print, their exit codes, and that users' errors have no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from aliasfuzz import __main__ as main_module
+from aliasfuzz import commands
+from corpus.case import Case
+from corpus.signature import Signature
+from corpus.store import Store
+from executor import targets
+from executor.tracing import trace
+from fuzz.check import check
+from tests.planted import Crashing, Severed
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus of its own, no shipped one, and the planted targets."""
+    known = {**targets._BUILT_IN, **{t.name: f"tests.planted:{t.__name__}" for t in (Severed, Crashing)}}
+    monkeypatch.setattr(targets, "_BUILT_IN", known)
+    monkeypatch.setenv("ALIASFUZZ_CORPUS", str(tmp_path))
+    monkeypatch.setattr(commands, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(commands.console, "width", 300)
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(commands.cli, args)
+
+
+def saved(folder: Path, *, target: str = "severed", state: str = "open") -> Path:
+    """A case of two overlapping inputs, on which `severed` is wrong and `null` right."""
+
+    def shift(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return b * 2
+
+    x = torch.arange(4.0)
+    program = trace(shift, x[:3], x[1:]).without_sources()
+    signature = check(program, target="severed").signature
+    case = Case(program=program, target=target, state="open", signature=signature, versions={"torch": "2.13.0"})
+    return Store(folder).save(msgspec.structs.replace(case, state=state), "two-windows")
+
+
+def test_replay_of_an_open_case_is_nothing_new(folder: Path) -> None:
+    path = saved(folder)
+    result = run("replay")
+    assert result.exit_code == 0
+    assert path.name in result.output
+    assert "open" in result.output
+
+
+def test_replay_of_a_fixed_case_that_fails_again_is(folder: Path) -> None:
+    saved(folder, state="fixed")
+    assert run("replay").exit_code == 1
+
+
+def test_replay_of_an_open_case_that_passes_is_reported_and_no_failure(folder: Path) -> None:
+    saved(folder, target="null")
+    result = run("replay", "two-windows")
+    assert result.exit_code == 0
+    assert "fixed" in result.output
+
+
+def test_replay_on_another_target(folder: Path) -> None:
+    saved(folder)
+    result = run("replay", "--target", "null")
+    assert result.exit_code == 0
+    assert "null: ok" in result.output
+
+
+def test_replay_with_another_signature_is_changed(folder: Path) -> None:
+    path = saved(folder)
+    case = Store(folder).load(path)
+    Store(folder).update(path, msgspec.structs.replace(case, signature=Signature("severed", "shape")))
+    result = run("replay")
+    assert result.exit_code == 1
+    assert "changed" in result.output
+
+
+def test_replay_names_an_unreadable_file_and_goes_on(folder: Path) -> None:
+    saved(folder)
+    (folder / "broken.json").write_text("{")
+    result = run("replay")
+    assert result.exit_code == 2
+    assert "broken.json" in result.output
+    assert "two-windows" in result.output
+
+
+def test_show_prints_the_program_and_its_facts(folder: Path) -> None:
+    path = saved(folder)
+    result = run("show", path.stem)
+    assert result.exit_code == 0
+    assert "a = s0[:3]" in result.output
+    assert "a.add_(1)" in result.output
+    assert "state: open" in result.output
+    assert "torch 2.13.0" in result.output
+
+
+def test_script_was_run_and_says_so(folder: Path) -> None:
+    path = saved(folder, target="null", state="fixed")
+    result = CliRunner().invoke(commands.cli, ["script", path.name])
+    assert result.exit_code == 0
+    assert "it shows no difference (exit code 0)" in result.stderr
+    assert result.stdout.startswith('"""')
+    assert "aliasfuzz" not in result.stdout
+    assert "import torch" in result.stdout
+
+
+def test_targets_for_people_and_machines() -> None:
+    assert "aot_eager" in run("targets").output
+    rows = json.loads(run("targets", "--json").output)
+    assert {row["name"]: row["available"] for row in rows}["null"] is True
+    assert all(row["about"] for row in rows)
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "show", "script", "targets"])
+def test_help_has_an_example(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"aliasfuzz {command}" in result.output.split("Example", 1)[1]
+
+
+def test_errors_of_users_have_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["aliasfuzz", "show", "nothere"])
+    with pytest.raises(SystemExit) as stop:
+        main_module.main()
+    assert stop.value.code == 2
+    assert "no file and no case 'nothere'" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["aliasfuzz", "replay", "--target", "nul"])
+    with pytest.raises(SystemExit) as stop:
+        main_module.main()
+    assert stop.value.code == 2
+    assert "there is no target 'nul'" in capsys.readouterr().err
+
+
+def test_workers_must_be_a_number() -> None:
+    result = run("run", "--workers", "many")
+    assert result.exit_code == 2
+    assert "a positive number, or auto, not 'many'" in result.output
