@@ -30,7 +30,7 @@ def guard(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Hashable, l
     """
     tree, leaves = _flatten(args, kwargs)
     tensors: list[torch.Tensor] = []
-    parts: list[Hashable] = [tree, torch.get_default_dtype(), _device.CURRENT_DEVICE, torch.is_autocast_enabled("cpu")]
+    parts: list[Hashable] = [tree, torch.get_default_dtype(), _device.CURRENT_DEVICE, _autocast()]
     storages: dict[int, int] = {}
     objects: dict[int, int] = {}
     spans: list[tuple[int, int]] = []
@@ -47,11 +47,27 @@ def guard(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Hashable, l
         home = storages.setdefault(storage._cdata, position)
         if home == position and (start := storage.data_ptr()):
             spans.append((start, start + storage.nbytes()))
-        parts.append((home, objects.setdefault(id(leaf), position), leaf.shape, leaf.stride(), leaf.storage_offset(),
-                      leaf.dtype, leaf.device, leaf.is_conj(), leaf.is_neg()))
+        parts.append(
+            (
+                home,
+                objects.setdefault(id(leaf), position),
+                leaf.shape,
+                leaf.stride(),
+                leaf.storage_offset(),
+                leaf.dtype,
+                leaf.device,
+                leaf.is_conj(),
+                leaf.is_neg(),
+            )
+        )
     if len(spans) > 1:
         _check_disjoint(spans)
     return tuple(parts), tensors
+
+
+def _autocast() -> Hashable:
+    """The dtypes to which autocast casts; calls that it adds become part of the program."""
+    return tuple([torch.get_autocast_dtype(device) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)])
 
 
 def _flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Hashable, Sequence[Any]]:
@@ -78,10 +94,14 @@ def _constant(leaf: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ha
 
 
 def _refusal(leaf: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    where = next(_place(path) for path, found in pytree.tree_flatten_with_path((args, dict(kwargs)))[0] if found is leaf)
+    where = next(
+        _place(path) for path, found in pytree.tree_flatten_with_path((args, dict(kwargs)))[0] if found is leaf
+    )
     if not isinstance(leaf, torch.Tensor):
-        return (f"{where} is {leaf!r} of type {type(leaf).__name__}; a compiled function takes tensors, numbers, strings, "
-                "None, dtypes, devices, and lists, tuples and dicts of those")
+        return (
+            f"{where} is {leaf!r} of type {type(leaf).__name__}; a compiled function takes tensors, numbers, strings, "
+            "None, dtypes, devices, and lists, tuples and dicts of those"
+        )
     if type(leaf) not in _TENSORS:
         return f"{where} is a {type(leaf).__name__}; tensor subclasses are not supported: pass a plain torch.Tensor"
     if leaf.requires_grad:
@@ -101,6 +121,8 @@ def _check_disjoint(spans: list[tuple[int, int]]) -> None:
     end = 0
     for start, stop in spans:
         if start < end:
-            raise ArgumentError("two inputs lie on different torch storages over the same memory (made from one buffer "
-                                "twice, as by torch.from_numpy?): make one a view of the other, so that torch knows")
+            raise ArgumentError(
+                "two inputs lie on different torch storages over the same memory (made from one buffer "
+                "twice, as by torch.from_numpy?): make one a view of the other, so that torch knows"
+            )
         end = max(end, stop)

@@ -1,7 +1,7 @@
 """`jit`: compiles a Python function over tensors that may alias, once for each layout and alias pattern it is called with.
 
-The function is traced to a `Program`, which the pipeline compiles for a backend. A compiled function reads the globals and closures of the
-Python function when it traces, not at each call.
+The function is traced to a `Program`, which the pipeline compiles for a backend. A compiled function reads the globals
+and closures of the Python function when it traces, not at each call.
 """
 
 from __future__ import annotations

@@ -53,8 +53,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         for call in program.calls:
             if call.op in self.banned_ops:
                 yield f"{call.op} is not supported"
-            if not self.overlapping_as_strided and call.op == "aten.as_strided.default" \
-                    and any(program.values[i].footprint.self_overlaps for i in call.results):
+            if (
+                not self.overlapping_as_strided
+                and call.op == "aten.as_strided.default"
+                and any(program.values[i].footprint.self_overlaps for i in call.results)
+            ):
                 yield "a result of aten.as_strided.default overlaps itself"
         if self.dtypes is not None:
             unknown = sorted({value.dtype for value in program.values} - self.dtypes)

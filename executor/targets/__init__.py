@@ -65,11 +65,14 @@ def _third_party(point: EntryPoint) -> Target:
         # A class or function that makes the target; a target itself has `compile`, which a class has too.
         made = found() if isinstance(found, type) or not hasattr(found, "compile") else found
     except Exception as error:
-        raise TargetError(f"target {point.name!r} of {_origin(point)} cannot be loaded: "
-                          f"{type(error).__name__}: {error}") from error
+        raise TargetError(
+            f"target {point.name!r} of {_origin(point)} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     target = adapt(made)
     if target.name != point.name:
-        raise TargetError(f"target {point.name!r} of {_origin(point)} calls itself {target.name!r}: the names must agree")
+        raise TargetError(
+            f"target {point.name!r} of {_origin(point)} calls itself {target.name!r}: the names must agree"
+        )
     return target
 
 

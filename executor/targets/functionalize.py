@@ -39,8 +39,9 @@ class Functionalize(Target):
 
     name = "functionalize"
     needs_source = False
-    limits = Limits(overlapping_inputs=False, written_inputs_returned=False, overlapping_as_strided=False,
-                    banned_ops=_BANNED)
+    limits = Limits(
+        overlapping_inputs=False, written_inputs_returned=False, overlapping_as_strided=False, banned_ops=_BANNED
+    )
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """The functionalized function, which transforms anew at each call."""

@@ -81,7 +81,8 @@ class Thunder(Target):
     def refusal(self, error: BaseException) -> str | None:
         """Thunder says `NotImplementedError`, or of a method that it does not know "Unknown attribute"."""
         known = isinstance(error, NotImplementedError) or (
-            isinstance(error, AttributeError) and str(error).startswith("Unknown attribute"))
+            isinstance(error, AttributeError) and str(error).startswith("Unknown attribute")
+        )
         return (str(error).splitlines() or [type(error).__name__])[0] if known else None
 
 
@@ -105,8 +106,10 @@ def _import() -> Any:
                 raise
             raise TargetError("target 'thunder' needs lightning-thunder: pip install 'aliasfuzz[thunder]'") from error
         except AttributeError as error:
-            raise TargetError(f"target 'thunder': lightning-thunder {version('lightning-thunder')} cannot be imported with "
-                              f"torch {torch.__version__}: {error}") from error
+            raise TargetError(
+                f"target 'thunder': lightning-thunder {version('lightning-thunder')} cannot be imported with "
+                f"torch {torch.__version__}: {error}"
+            ) from error
 
 
 @contextmanager

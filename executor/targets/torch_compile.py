@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +9,8 @@ from unittest import mock
 
 import torch
 from torch._dynamo import config, guards
-from torch._dynamo.utils import get_metrics_context
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from executor.targets import torch_memory
 from executor.targets.base import Target, quiet
 
 # The default of 8 raises in a call that brings the ninth alias pattern; a test of many patterns needs more.
@@ -40,15 +37,15 @@ class TorchCompile(Target):
 
     def script(self) -> list[str]:
         """See `Target.script`."""
-        return ["import torch",
-                f"compiled = torch.compile(program, backend={self.name!r}, fullgraph=True, dynamic=False)"]
+        return [
+            "import torch",
+            f"compiled = torch.compile(program, backend={self.name!r}, fullgraph=True, dynamic=False)",
+        ]
 
     def reset(self) -> None:
         """Drops all compiled code, and what torch would keep of earlier compilations; 0.1 s, so not for each program."""
         torch.compiler.reset()
-        _free_shape_environments()
-        FakeTensorMode.cache_clear()
-        getattr(get_metrics_context(), "_edits", []).clear()  # two stack traces a compilation, for a message never shown
+        torch_memory.release()
 
 
 def aot_eager() -> TorchCompile:
@@ -72,17 +69,6 @@ def _settings() -> Iterator[None]:
     limit = config.patch(recompile_limit=_RECOMPILE_LIMIT, accumulated_recompile_limit=_RECOMPILE_LIMIT)
     with timing, limit:
         yield
-
-
-def _free_shape_environments() -> None:
-    """Breaks reference cycles that would keep 50 kB of each compilation whose inputs are views.
-
-    A fake view holds its base in C++, where Python's collector does not look, the base its mode, the mode its shape
-    environment, and that a list of the fakes.
-    """
-    for found in gc.get_objects():
-        if type(found) is ShapeEnv and found.tracked_fakes is not None:
-            found.tracked_fakes.clear()
 
 
 def _no_timing(*_: Any) -> float:
