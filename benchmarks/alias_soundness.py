@@ -27,7 +27,7 @@ def batch(mode: Aliases, seed: int, number: int) -> Batch:
     """One batch of programs in a mode; a third each with no, half and all of the early write-backs that are allowed."""
     drawn = batch_seed(seed, f"pipeline:{mode}", 0, number)
     target = Pipeline(f"pipeline:{mode}", WeakMemory(drawn, early=(number % 3) / 2), mode)
-    found = Batch(judge(target), time.monotonic() + 3600, 30.0)
+    found = Batch(judge(target, drawn), time.monotonic() + 3600, 30.0)
     found.run(programs(target.limits), drawn, EXAMPLES)
     return found
 

@@ -28,13 +28,14 @@ def resident() -> float:
 def measure(name: str, count: int, seed: int) -> tuple[int, int, float, float, float]:
     """Programs, failures, seconds, and memory after a tenth of the programs and after all."""
     compiler = targets.get(name)
-    verdict, strategy = judge(compiler), programs(compiler.limits)
+    strategy = programs(compiler.limits)
     done = failures = number = 0
     early = 0.0
     start = time.perf_counter()
     while done < count:
-        batch = Batch(verdict, time.monotonic() + 3600, 30.0)
-        batch.run(strategy, batch_seed(seed, name, 0, number), EXAMPLES)
+        own = batch_seed(seed, name, 0, number)
+        batch = Batch(judge(compiler, own), time.monotonic() + 3600, 30.0)
+        batch.run(strategy, own, EXAMPLES)
         done, failures, number = done + batch.programs, failures + batch.failures, number + 1
         early = early or (resident() if done >= count / 10 else 0.0)
         if batch.smallest is not None:

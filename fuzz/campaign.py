@@ -14,7 +14,7 @@ from corpus.case import Case
 from corpus.signature import Signature
 from corpus.store import Store
 from executor import printing, targets
-from executor.program import Inputs, Program
+from executor.program import Program
 from executor.targets import Target
 from fuzz import variants
 from fuzz.batch import Batch
@@ -25,6 +25,7 @@ from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
 HEAD_START = {"exception": 1, "timeout": 1, "strides": 1, "identity": 2}
+CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
 
 
@@ -67,12 +68,15 @@ def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def judge(compiler: Target) -> Callable[[Program], Verdict]:
-    """The verdict on a program, with further calls of the compiled function for one program in eight."""
+def judge(compiler: Target, seed: int) -> Callable[[Program], Verdict]:
+    """The verdict on a program of the batch with this seed; in one batch of eight with further calls.
+
+    All programs of a batch are called alike, so that a failure in a later call stays one while it shrinks.
+    """
+    again = seed % CALLED_AGAIN == 0
 
     def verdict(program: Program) -> Verdict:
-        calls: tuple[Inputs, ...] = variants.calls(program, compiler) if variants.drawn(program) else ()
-        return check(program, target=compiler, calls=calls)
+        return check(program, target=compiler, calls=variants.calls(program, compiler) if again else ())
 
     return verdict
 
@@ -88,7 +92,7 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     seen: set[Signature] = set()
     while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
         seed = batch_seed(plan.seed, plan.target, plan.shard, totals.batches)
-        batch = Batch(judge(compiler), plan.deadline, plan.shrink_seconds, muted(shrunk, seed))
+        batch = Batch(judge(compiler, seed), plan.deadline, plan.shrink_seconds, muted(shrunk, seed))
         try:
             batch.run(strategy, seed)
         finally:

@@ -49,17 +49,19 @@ class Verdict:
         return tuple(dict.fromkeys(mismatch.symptom for mismatch in self.mismatches))
 
     @property
+    def symptom(self) -> str:
+        """The worst kind of difference, and whether it showed in a later call only; empty if all is well."""
+        if self.ok:
+            return ""
+        return f"{self.mismatches[0].symptom} in a later call" if self.call else self.mismatches[0].symptom
+
+    @property
     def signature(self) -> Signature | None:
         """The identity of the bug; None if all is well."""
         if self.ok:
             return None
         worst = self.mismatches[0]
-        return sign(
-            self.program,
-            self.target,
-            worst.symptom if not self.call else f"{worst.symptom} in a later call",
-            worst.detail,
-        )
+        return sign(self.program, self.target, self.symptom, worst.detail)
 
     def __str__(self) -> str:
         if self.ok:

@@ -35,7 +35,7 @@ def kind_of(verdict: Verdict) -> Kind:
     """The kind of a failed verdict."""
     first = verdict.mismatches[0]
     dependence, relation = worst(verdict.program) if verdict.program else ("none", "none")
-    return Kind(verdict.target, first.symptom, first.detail, dependence, relation)
+    return Kind(verdict.target, verdict.symptom, first.detail, dependence, relation)
 
 
 def size(program: Program) -> tuple[int, int, int, int, bytes]:

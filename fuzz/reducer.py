@@ -198,6 +198,8 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
         return None
     recorder = Recorder()
     env: list[object] = [None] * len(program.values)
+    if any(value.end > inputs.storages[value.storage].nbytes for value in inputs.values):
+        return None  # a value that overlapped itself needs more room once it is contiguous
     for index, tensor, value in zip(program.inputs, memory.allocate(inputs).tensors, inputs.values, strict=True):
         recorder.input(tensor, inputs.storages[value.storage])
         env[index] = tensor

@@ -11,13 +11,6 @@ from executor.memory import fill_tensor
 from executor.program import Inputs, Iota, Literal, Program, Storage, itemsize
 from executor.targets import Target
 
-ONE_IN = 8
-
-
-def drawn(program: Program) -> bool:
-    """Whether this program is among those that are called again: one in eight, by its digest."""
-    return int(program.digest[:8], 16) % ONE_IN == 0
-
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
     """Further ways to call the program, the last with another alias pattern if the compiler takes one."""

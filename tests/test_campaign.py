@@ -34,7 +34,7 @@ def later(seconds: float) -> float:
 
 
 def batch(target: Target, seed: int = 1) -> Batch:
-    made = Batch(judge(target), later(60), 30)
+    made = Batch(judge(target, 1), later(60), 30)
     made.run(programs(target.limits), seed)
     return made
 
@@ -69,7 +69,7 @@ def test_a_batch_without_failures_judges_each_program_once() -> None:
 def test_a_muted_kind_is_counted_and_passed_over() -> None:
     kind = batch(Crashing()).kind
     assert kind is not None
-    muted = Batch(judge(Crashing()), later(60), 30, lambda other: other == kind)
+    muted = Batch(judge(Crashing(), 1), later(60), 30, lambda other: other == kind)
     muted.run(programs(), 1)
     assert muted.failures > 0
     assert muted.kind != kind
@@ -88,7 +88,7 @@ def test_symptoms_that_were_shrunk_often_make_room_for_others() -> None:
 
 def test_a_batch_ends_when_the_time_is_up() -> None:
     begun = time.monotonic()
-    made = Batch(judge(targets.get("null")), later(0.3), 30)
+    made = Batch(judge(targets.get("null"), 1), later(0.3), 30)
     made.run(programs(), 1, examples=100_000)
     assert 0.2 < time.monotonic() - begun < 5
     assert made.programs > 0
@@ -96,7 +96,7 @@ def test_a_batch_ends_when_the_time_is_up() -> None:
 
 def test_shrinking_ends_when_its_time_is_up() -> None:
     begun = time.monotonic()
-    made = Batch(judge(Severed()), later(60), 0.0)
+    made = Batch(judge(Severed(), 1), later(60), 0.0)
     made.run(programs(), 1)
     assert made.smallest is not None
     assert time.monotonic() - begun < 20
@@ -158,7 +158,7 @@ def test_a_finding_whose_signature_is_in_the_corpus_is_known(tmp_path: Path) -> 
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = 0
 
-    def interrupted(compiler: Target):  # type: ignore[no-untyped-def]
+    def interrupted(compiler: Target, seed: int):  # type: ignore[no-untyped-def]
         def verdict(program):  # type: ignore[no-untyped-def]
             nonlocal failed
             result = check(program, target=compiler)
