@@ -66,9 +66,9 @@ def _same_shape_is_identical(state: State, value: int) -> list[Reach]:
     return found
 
 
-def _second_missed(state: State, value: int) -> list[Reach]:
+def _newest_missed(state: State, value: int) -> list[Reach]:
     found = _reaching(state, value)
-    return [found[0], *found[2:]] if len(found) > 1 else found
+    return found[1:] or found
 
 
 def _fixed(memory: MemorySSA, number: int) -> int | None:
@@ -124,7 +124,7 @@ FAULTS: dict[str, Patches] = {
     "strides ignored": _everywhere(lambda found: replace(found, strides=contiguous_strides(found.shape))),
     "partial overlap taken for none": ((memory_ssa, "overlap", _without_partial),),
     "disjoint taken for identical": ((State, "reaching", _same_shape_is_identical),),
-    "a reaching write missed": ((State, "reaching", _second_missed),),
+    "a reaching write missed": ((State, "reaching", _newest_missed),),
     "forwarding without the cast": ((Builder, "cast", lambda _self, value, *_: value), (MemorySSA, "stored", _fixed)),
     "barrier dropped": ((partition, "dependences", _no_hazards), (pipeline, "verify", lambda *_: None)),
     "write-back forgotten": ((writeback, "_is_dead", _slices_are_dead),),

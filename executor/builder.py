@@ -61,7 +61,7 @@ class Builder:
         return self.append(call, geometry, device, self.values[operands[0]].storage if operands else _HERE)
 
     def append(self, call: Call, geometry: Value, device: str, home: int) -> int:
-        """Appends a call with a known result: on the storage `home` if `geometry.storage` is negative, else a new one."""
+        """Appends a call with a known result: on storage `home` if `geometry.storage` is negative, else a new one."""
         if geometry.storage < 0:
             geometry = msgspec.structs.replace(geometry, storage=home)
         else:

@@ -11,10 +11,30 @@ from benchmarks.planted_faults import FAULTS, Faulty, hunt, planted, statements
 from executor.backends.weak_memory import WeakMemory
 from executor.pipeline import compile_program
 from executor.program import Program
+from executor.tracing import trace
 from tests.alias_programs import meaning, random_program
 
 # Needs two calls of one compiled function, which the random programs don't make.
 ONE_CALL = [name for name in FAULTS if "cache key" not in name]
+
+
+def mixed(half: torch.Tensor, single: torch.Tensor) -> torch.Tensor:
+    half.add_(single)
+    return half * 2
+
+
+def layers(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    x[0].mul_(2)
+    x[1].mul_(3)
+    return x * 2
+
+
+# What random programs seldom do: a write of another dtype that is read again, three writes that one read sees.
+TELLING = (
+    trace(mixed, torch.ones(3, dtype=torch.float16), torch.full((3,), 1 / 4096)),
+    trace(layers, torch.ones(3, 3)),
+)
 
 
 def wrong(program: Program, seed: int) -> bool:
@@ -31,7 +51,9 @@ def wrong(program: Program, seed: int) -> bool:
 
 @pytest.mark.parametrize("name", ONE_CALL)
 def test_a_fault_shows_on_few_programs(name: str) -> None:
-    programs = [(seed, random_program(seed, 12)) for seed in range(150)]
+    programs = [
+        (seed, program) for seed, program in enumerate((*TELLING, *(random_program(n, 12) for n in range(150))))
+    ]
     more = ((seed, random_program(seed, 12)) for seed in range(150, 4000))
     with planted(name):
         assert any(wrong(program, seed) for seed, program in itertools.chain(programs, more))
