@@ -60,7 +60,9 @@ def has_partition(program: Program, memory: MemorySSA, fused: tuple[bool, ...], 
 
 
 @pytest.mark.parametrize("supports", [everything, most])
-@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, 250, 50)], ids=lambda s: f"{s.start}")
+@pytest.mark.parametrize(
+    "seeds", [range(start, start + 100) for start in range(0, 1000, 100)], ids=lambda s: f"{s.start}"
+)
 def test_no_partition_has_fewer_regions(seeds: range, supports: Callable[[Call], bool]) -> None:
     for seed in seeds:
         program = compile_program(random_program(seed, 8), WeakMemory(), "barrier").program
