@@ -104,7 +104,7 @@ class Batch:
                 reduce(self.smallest, self.fails)
 
     def fails(self, program: Program) -> bool:
-        """Whether the program fails as the first failure of this batch did; always the same for one program.
+        """Whether the program fails like the first failure of this batch; always the same for one program.
 
         Raises `_TimeUp` for a program not yet judged if the time is up.
         """
@@ -114,7 +114,7 @@ class Batch:
                 raise _TimeUp
             self._known[digest] = self._judge(program)
         kind = self._known[digest]
-        return kind is not None and kind == self.kind
+        return kind is not None and self.kind is not None and self.kind.may_become(kind)
 
     def _end_if_slow(self) -> None:
         """Ends the batch where a program takes so long that Hypothesis's shrinking, hundreds of runs, is not worth it."""
@@ -134,6 +134,6 @@ class Batch:
             return None
         if self.kind is None:
             self.kind, self.deadline = kind, time.monotonic() + self.shrink_seconds
-        if kind == self.kind and (self.smallest is None or size(program) < size(self.smallest)):
+        if self.kind.may_become(kind) and (self.smallest is None or size(program) < size(self.smallest)):
             self.smallest, self.verdict = program, verdict
         return kind

@@ -19,7 +19,7 @@ from executor.targets import Target
 from fuzz import variants
 from fuzz.batch import Batch
 from fuzz.check import Verdict, check
-from fuzz.findings import Kind
+from fuzz.findings import Kind, kind_of
 from fuzz.journal import Journal
 from strategies.programs import programs
 
@@ -101,7 +101,7 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
             totals.failures += batch.failures
             totals.seconds = time.monotonic() - start
             if batch.kind is not None and batch.verdict is not None:
-                shrunk[batch.kind] += 1
+                shrunk.update({batch.kind, kind_of(batch.verdict)})
                 _keep(batch.verdict, store, known, seen, totals, journal)
             journal.write(
                 "batch",

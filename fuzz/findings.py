@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from executor.program import Program
 from fuzz.check import Verdict
-from fuzz.hazards import worst
+from fuzz.hazards import KINDS, RELATIONS, worst
 
 
 class Kind(NamedTuple):
@@ -18,6 +18,16 @@ class Kind(NamedTuple):
     detail: str
     dependence: str
     relation: str
+
+
+    def may_become(self, other: Kind) -> bool:
+        """Whether shrinking may go from a failure of this kind to one of the other: alike, on no harder a hazard."""
+        return self[:3] == other[:3] and other.hardness <= self.hardness
+
+    @property
+    def hardness(self) -> tuple[int, int]:
+        """The rank of the hazard: how accesses lie counts more than their order."""
+        return RELATIONS.index(self.relation), KINDS.index(self.dependence)
 
 
 class TargetFailure(Exception):
