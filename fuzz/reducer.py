@@ -19,6 +19,8 @@ from executor.recorder import Recorder
 from executor.schema import effects, resolve
 from fuzz.runs import quiet
 
+PLAIN_RAMP = 64  # bytes of a storage up to which a ramp needs no period to stay exact in any dtype
+
 Fails = Callable[[Program], bool]
 
 
@@ -107,21 +109,22 @@ def _fewer_inputs(program: Program) -> Iterator[Program]:
 
 
 def _smaller_inputs(program: Program) -> Iterator[Program]:
-    """Programs whose inputs have one dimension less long, or lie alone and contiguous on a storage of their size."""
+    """Programs one of whose inputs is shorter, of lower rank, or more plainly laid out and filled."""
     entry = program.entry
     for k, value in enumerate(entry.values):
-        for changed in (*_contiguous(value, entry), *_shorter(value)):
+        for changed in (*_shorter(value), *_flatter(value), *_plainly_laid(value, entry)):
             values = (*entry.values[:k], changed, *entry.values[k + 1 :])
             candidate = rerecord(program, _fitted(msgspec.structs.replace(entry, values=values)))
             if candidate is not None and _measure(candidate) < _measure(program):
                 yield candidate
 
 
-def _measure(program: Program) -> tuple[int, int, int]:
-    """Elements of the inputs, bytes of their storages, and how many of them are not plain contiguous tensors."""
+def _measure(program: Program) -> tuple[int, int, int, int]:
+    """Elements of the inputs, bytes of their storages, their ranks, and how many of them are laid out oddly."""
     entry = program.entry
-    odd = sum(value.strides != contiguous_strides(value.shape) for value in entry.values)
-    return sum(value.numel for value in entry.values), sum(storage.nbytes for storage in entry.storages), odd
+    odd = sum((value.strides != contiguous_strides(value.shape)) + bool(value.offset) for value in entry.values)
+    elements, ranks = sum(value.numel for value in entry.values), sum(len(value.shape) for value in entry.values)
+    return elements, sum(storage.nbytes for storage in entry.storages), ranks, odd
 
 
 def _shorter(value: Value) -> Iterator[Value]:
@@ -131,10 +134,24 @@ def _shorter(value: Value) -> Iterator[Value]:
                 yield msgspec.structs.replace(value, shape=(*value.shape[:d], length, *value.shape[d + 1 :]))
 
 
-def _contiguous(value: Value, entry: Inputs) -> Iterator[Value]:
-    alone = sum(other.storage == value.storage for other in entry.values) == 1
-    if alone and not value.conj and not value.neg:
-        yield msgspec.structs.replace(value, strides=contiguous_strides(value.shape), offset=0)
+def _flatter(value: Value) -> Iterator[Value]:
+    """The value without one of its dimensions of size one."""
+    for d, n in enumerate(value.shape):
+        if n == 1:
+            shape, strides = [*value.shape], [*value.strides]
+            del shape[d], strides[d]
+            yield msgspec.structs.replace(value, shape=tuple(shape), strides=tuple(strides))
+
+
+def _plainly_laid(value: Value, entry: Inputs) -> Iterator[Value]:
+    """The value contiguous, if it shares its storage with none; else with plain strides where they mean nothing."""
+    plain = contiguous_strides(value.shape)
+    if value.conj or value.neg:
+        return
+    if sum(other.storage == value.storage for other in entry.values) == 1:
+        yield msgspec.structs.replace(value, strides=plain, offset=0)
+    free = tuple(p if n == 1 else s for n, s, p in zip(value.shape, value.strides, plain, strict=True))
+    yield msgspec.structs.replace(value, strides=free if value.numel else plain)
 
 
 def _plainer_dtypes(program: Program) -> Iterator[Program]:
@@ -188,7 +205,8 @@ def _fitted(inputs: Inputs) -> Inputs:
     for k, storage in enumerate(storages):
         end = max(value.end for value in inputs.values if value.storage == k)
         if isinstance(storage.fill, Iota) and not end % itemsize(storage.fill.dtype):
-            storages[k] = msgspec.structs.replace(storage, nbytes=min(end, storage.nbytes))
+            fill = msgspec.structs.replace(storage.fill, period=0) if end <= PLAIN_RAMP else storage.fill
+            storages[k] = msgspec.structs.replace(storage, nbytes=min(end, storage.nbytes), fill=fill)
     return msgspec.structs.replace(inputs, storages=tuple(storages))
 
 
