@@ -1,0 +1,99 @@
+"""Steps: regions take what exists, hand out what is needed, and barriers stand only where a hazard forces them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from executor.backends.weak_memory import WeakMemory
+from executor.facts import UPDATE_ALIASES, operand_list
+from executor.geometry import Overlap, overlap
+from executor.memory_ssa import footprint
+from executor.pipeline import Compilation, compile_program
+from executor.program import Call
+from executor.regions import Barrier, Region
+from executor.tracing import trace
+from tests.alias_programs import random_program
+
+
+def barriers(compiled: Compilation) -> list[Barrier]:
+    return [step for step in compiled.steps if isinstance(step, Barrier)]
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(start, start + 100) for start in range(0, 400, 100)], ids=lambda s: f"{s.start}"
+)
+def test_barriers_name_each_alias_once_and_never_stand_in_a_row(seeds: range) -> None:
+    for seed in seeds:
+        compiled = compile_program(random_program(seed), WeakMemory(), "barrier")
+        calls = [call.op for call in compiled.traces[-1].calls]
+        assert all({a, b} != {UPDATE_ALIASES} for a, b in itertools.pairwise(calls))
+        assert calls.count(UPDATE_ALIASES) == compiled.barriers
+        for barrier in barriers(compiled):
+            assert len(set(barrier.aliases)) == len(barrier.aliases)
+            assert {h.read for h in barrier.hazards} | {h.written for h in barrier.hazards} == set(barrier.aliases)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(start, start + 100) for start in range(0, 400, 100)], ids=lambda s: f"{s.start}"
+)
+def test_each_hazard_is_an_overlap_of_a_write_and_a_later_read(seeds: range) -> None:
+    for seed in seeds:
+        compiled = compile_program(random_program(seed), WeakMemory(), "barrier")
+        values = compiled.program.values
+        for hazard in (hazard for barrier in barriers(compiled) for hazard in barrier.hazards):
+            assert hazard.writer < hazard.reader
+            read, written = footprint(values[hazard.read]), footprint(values[hazard.written])
+            assert values[hazard.read].storage == values[hazard.written].storage
+            assert overlap(read, written) is not Overlap.NO_ALIAS
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(start, start + 100) for start in range(0, 400, 100)], ids=lambda s: f"{s.start}"
+)
+def test_steps_use_only_what_exists(seeds: range) -> None:
+    for seed in seeds:
+        compiled = compile_program(random_program(seed), WeakMemory(seed), "auto")
+        made = {*compiled.program.inputs, *compiled.program.constants}
+        for step in compiled.steps:
+            if isinstance(step, Region):
+                assert made.issuperset(step.inputs)
+                inside = {*step.inputs, *(r for call in step.calls for r in call.results)}
+                assert all(inside.issuperset(operand_list(call)) for call in step.calls)
+                made.update(step.outputs)
+            elif isinstance(step, Call):
+                assert made.issuperset(operand_list(step))
+                made.update(step.results)
+
+
+def test_no_barrier_between_reads_or_where_data_orders() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        first = x[0] * 2
+        second = x[:, 0] * 3
+        x.copy_(first + second)
+        return first - second
+
+    assert barriers(compile_program(trace(fn, torch.ones(3, 3)), WeakMemory(), "barrier")) == []
+
+
+def test_a_region_hands_out_bases_and_the_host_makes_the_views() -> None:
+    compiled = compile_program(trace(lambda x: (x * 2).t(), torch.ones(2, 3)), WeakMemory())
+    region, view = compiled.steps
+    assert isinstance(region, Region)
+    assert isinstance(view, Call)
+    assert view.op == "aten.t.default"
+    assert region.outputs == tuple(operand_list(view))
+
+
+def test_copies_that_would_show_their_input_are_detached() -> None:
+    [region] = [
+        step
+        for step in compile_program(trace(lambda x: (x.clone(), x * 2), torch.ones(2)), WeakMemory()).steps
+        if isinstance(step, Region)
+    ]
+    copied, doubled = region.outputs
+    assert region.aliases == {copied: region.inputs[0]}
+    assert region.detached == {copied}
+    assert doubled not in region.detached
