@@ -86,11 +86,13 @@ class Machine:
         found = [self.ids.element(tuple(row), value.dtype) for row in parts.tolist()]
         return np.array([self.ids.id((lazy, tag), value.dtype) for tag in found] if lazy else found, dtype=np.int64)
 
-    def write(self, v: int, tags: Tags) -> None:
-        """Stores elements in row-major order; the last one wins where the value overlaps itself."""
+    def write(self, v: int, tags: Tags, only: npt.NDArray[np.bool_] | None = None) -> None:
+        """Stores elements in row-major order, all or `only` some; the last wins where the value overlaps itself."""
         value = self.program.values[v]
         size = value.itemsize
         places = footprint(value).offsets() * size
+        if only is not None:
+            places, tags = places[only], tags[only]
         self._fresh(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
 
     def step(self, call: Call, memory: dict[int, Tags] | None = None) -> None:
@@ -216,9 +218,7 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
         kept = {v: np.where(schedule.turns(values[v].shape) == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
             target, value = operand_list(program.calls[i])
-            machine.write(
-                target, np.where(schedule.turns(values[target].shape) == turn, now[value], machine.read(target))
-            )
+            machine.write(target, now[value], schedule.turns(values[target].shape) == turn)
     targets = {operand_list(program.calls[i])[0] for i in early}
     for v, tags in kept.items():
         source = _moved_from(program, fused, v, targets)
