@@ -62,7 +62,19 @@ def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, jso
     if workers != "auto" and not (workers.isdigit() and int(workers)):
         raise click.BadParameter(f"a positive number, or auto, not {workers!r}", param_hint="--workers")
     folder = Path(fuzz.__file__).parent
-    command = [sys.executable, "-m", "pytest", str(folder), "-q", "-p", "no:cacheprovider", "--fuzz-budget", budget]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(folder),
+        "-q",
+        "--tb=short",
+        "-rN",
+        "-p",
+        "no:cacheprovider",
+        "--fuzz-budget",
+        budget,
+    ]
     command += [part for name in names for part in ("--fuzz-target", name)]
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []

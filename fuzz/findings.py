@@ -19,7 +19,6 @@ class Kind(NamedTuple):
     dependence: str
     relation: str
 
-
     def may_become(self, other: Kind) -> bool:
         """Whether shrinking may go from a failure of this kind to one of the other: alike, on no harder a hazard."""
         return self[:3] == other[:3] and other.hardness <= self.hardness

@@ -24,6 +24,6 @@ def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None
     journal = Journal(Path(fuzz_options.folder) / f"{fuzz_target.replace(':', '-')}-{fuzz_shard}.jsonl")
     totals = run_shard(plan, store, known_signatures(store), journal)
     assert totals.programs, f"the budget of {fuzz_options.budget:g} s ended before the first program"
-    fresh = [finding for finding in totals.findings if not finding.known]
+    fresh = [finding.verdict.signature for finding in totals.findings if not finding.known]
     if fresh:
-        pytest.fail("\n".join(f"{finding.verdict}\n  saved as {finding.path}" for finding in fresh), pytrace=False)
+        pytest.fail("\n".join([f"{len(fresh)} new, see the summary below:", *map(str, fresh)]), pytrace=False)

@@ -123,7 +123,9 @@ def _placed(flat: str, dtype: str, count: int, value: Value) -> str:
 
 
 def _subscript(count: int, value: Value) -> str:
-    """`[2:8:2]` for a part of one dimension."""
+    """`[2:8:2]` for a part of one dimension, `[3]` for one element."""
+    if value.shape == () and count:
+        return f"[{value.offset}]"
     if len(value.shape) != 1 or not value.numel or value.strides[0] < 1 or value.numel == count:
         return ""
     (step,) = value.strides
