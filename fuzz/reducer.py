@@ -32,7 +32,7 @@ def reduce(program: Program, fails: Fails) -> Program:
     while True:
         before = program
         program = _fewer_statements(program, fails)
-        for step in (_fewer_outputs, _fewer_inputs, _smaller_inputs, _plainer_dtypes, _plainer_calls):
+        for step in (_bypassed, _fewer_outputs, _fewer_inputs, _smaller_inputs, _plainer_dtypes, _plainer_calls):
             program = _greedy(program, step, fails)
         if program == before:
             return program
@@ -87,6 +87,31 @@ def returning(outputs: list[int], program: Program) -> Arg:
     if len(outputs) > 1:
         return Tuple(tuple(Ref(i) for i in outputs))
     return Ref(outputs[0] if outputs else program.inputs[0])
+
+
+def _bypassed(program: Program) -> Iterator[Program]:
+    """Programs in which one call is left out and its operand stands for its result."""
+    for k, call in enumerate(program.calls):
+        if len(call.results) != 1 or not call.operands or call.results[0] in call.operands:
+            continue
+        (gone,), stand_in = call.results, call.operands[0]
+
+        def new(index: int, gone: int = gone, stand_in: int = stand_in) -> Arg:
+            return Ref(stand_in if index == gone else index)
+
+        calls = tuple(_renamed(other, new) for other in program.calls[:k] + program.calls[k + 1 :])
+        changed = msgspec.structs.replace(program, calls=calls, outputs=rename(program.outputs, new))
+        candidate = rerecord(changed, program.entry)
+        if candidate is not None:
+            yield candidate
+
+
+def _renamed(call: Call, new: Callable[[int], Arg]) -> Call:
+    """The call on other values; in-place results follow their operand."""
+    args = tuple(rename(arg, new) for arg in call.args)
+    kwargs = tuple((name, rename(arg, new)) for name, arg in call.kwargs)
+    results = tuple(i for result in call.results for i in refs(new(result)))
+    return msgspec.structs.replace(call, args=args, kwargs=kwargs, results=results)
 
 
 def _fewer_outputs(program: Program) -> Iterator[Program]:
@@ -257,16 +282,11 @@ def compact(program: Program) -> Program:
     def new(index: int) -> Arg:
         return Ref(place[index])
 
-    def moved(call: Call) -> Call:
-        args = tuple(rename(arg, new) for arg in call.args)
-        kwargs = tuple((name, rename(arg, new)) for name, arg in call.kwargs)
-        return msgspec.structs.replace(call, args=args, kwargs=kwargs, results=tuple(place[i] for i in call.results))
-
     return Program(
         storages=tuple(program.storages[i] for i in homes),
         values=tuple(msgspec.structs.replace(program.values[i], storage=home[program.values[i].storage]) for i in kept),
         params=tuple(msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params),
-        calls=tuple(moved(call) for call in program.calls),
+        calls=tuple(_renamed(call, new) for call in program.calls),
         outputs=rename(program.outputs, new),
         twins=program.twins,
         constants=tuple(place[i] for i in constants),

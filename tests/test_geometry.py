@@ -475,6 +475,7 @@ def test_large_footprints_are_decided_exactly() -> None:
     assert overlap(f32((4096, 4096), (1, 4096)), matrix) is Overlap.CONTAINED
     assert overlap(column, matrix) is Overlap.CONTAINED
     assert overlap(matrix, column) is Overlap.PARTIAL
+    assert overlap(f32((4096,), (8192,), 2), f32((4096, 1, 4096), (8192, 7, 2))) is Overlap.CONTAINED
     left, right = f32((4096, 2048), (4096, 1)), f32((4096, 2048), (4096, 1), 2048)
     assert overlap(left, right) is Overlap.NO_ALIAS
     assert overlap(f32((4096, 2048), (4096, 1), 1), left) is Overlap.PARTIAL
@@ -552,6 +553,8 @@ def test_write_kind_of_textbook_calls() -> None:
     assert write_kind(of(x[0, :3]), [of(x[:, 0])]) is WriteKind.DEFINED
     assert write_kind(of(x[0, 1:]), [of(x[:, 1])]) is WriteKind.DEFINED
     assert write_kind(of(x[0, 1:]), [of(x[:, 2])]) is WriteKind.ORDER_DEPENDENT
+    # Element 0 lies before the target, whose rows are its columns; they meet in element (0, 1) of both.
+    assert write_kind(f32((3, 2), (1, 3), 1), [f32((3, 2), (7, 4))]) is WriteKind.DEFINED
     # Operands that don't broadcast to the target.
     assert write_kind(row, [of(x)]) is WriteKind.ORDER_DEPENDENT
     assert write_kind(row, [of(x[1:])]) is WriteKind.DEFINED
@@ -565,6 +568,8 @@ def test_write_kind_across_dtypes() -> None:
     assert write_kind(of(x), [of(halves[:, :4])]) is WriteKind.ORDER_DEPENDENT
     assert write_kind(of(halves[:, ::2]), [of(x)]) is WriteKind.DEFINED
     assert write_kind(of(halves[:, :4]), [of(x)]) is WriteKind.ORDER_DEPENDENT
+    # The same strides in elements, not in bytes.
+    assert write_kind(f32((3,), (2,)), [Footprint(2, (3,), (2,), 0, "int16")]) is WriteKind.ORDER_DEPENDENT
 
 
 def test_write_kind_of_large_tensors() -> None:
@@ -614,6 +619,7 @@ def test_a_footprint_is_a_value() -> None:
     assert hash(footprint) == hash(f32((2, 3), (3, 1), 1))
     assert footprint != Footprint(4, (2, 3), (3, 1), 1, "int32")
     assert pickle.loads(pickle.dumps(footprint)) == footprint  # noqa: S301 - our own bytes
+    assert not hasattr(footprint, "__dict__")
     with pytest.raises(FrozenInstanceError):
         footprint.offset = 0  # type: ignore[misc]
     assert repr(footprint) == (

@@ -39,7 +39,7 @@ def given(tmp_path: Path, **changes: Any) -> Options:
 
 def test_defaults_are_ours_for_a_minute_on_every_worker(tmp_path: Path) -> None:
     made = given(tmp_path)
-    assert made.targets == ("pipeline:eager",)
+    assert made.targets == ("pipeline",)
     assert (made.shards, made.shard_count, made.budget) == ((0, 1), 2, 60.0)
     assert made.folder.startswith(str(tmp_path / ".aliasfuzz" / "runs"))
 
