@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from executor import targets
 from fuzz.batch import EXAMPLES, Batch
@@ -20,8 +21,8 @@ from strategies.programs import programs
 
 def resident() -> float:
     """Memory of this process now, in MB."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith("VmRSS"))
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 
 

@@ -172,7 +172,7 @@ def index_map(read: Footprint, write: Footprint) -> Offsets | None:
     or CONTAINED (exact: no work limit). O(ndim * read.numel); sorts the write if its strides don't nest.
     """
     inside = write.start <= read.start and read.stop <= write.stop
-    if not (inside and read.numel and write.numel and read.dtype == write.dtype):
+    if not (inside and read.numel and read.dtype == write.dtype):
         return None
     found = _last_position(write, read.offsets())
     return None if bool((found < 0).any()) else found

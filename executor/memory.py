@@ -100,11 +100,11 @@ def on_base(base: torch.Tensor, value: Value) -> torch.Tensor:
     return base
 
 
-def allocate(inputs: Inputs, variant: int = 0) -> Memory:
-    """Fresh memory with the contents that `inputs` asks for. Odd variants hold the same elements in reverse order."""
+def allocate(inputs: Inputs) -> Memory:
+    """Fresh memory with the contents that `inputs` asks for."""
     storages = inputs.storages
     return Memory(
-        [_contents(s.fill, s.nbytes, variant % 2) for s in storages],
+        [_contents(s.fill, s.nbytes) for s in storages],
         [s.fill.dtype if s.fill else "uint8" for s in storages],
         [s.device for s in storages],
         inputs.values,
@@ -113,12 +113,10 @@ def allocate(inputs: Inputs, variant: int = 0) -> Memory:
 
 
 @lru_cache(maxsize=1024)
-def _contents(fill: Fill | None, nbytes: int, backwards: int) -> bytes:
+def _contents(fill: Fill | None, nbytes: int) -> bytes:
     if fill is None:
         return bytes(nbytes)
     flat = fill_tensor(fill, nbytes // itemsize(fill.dtype))
-    if backwards:
-        flat = flat.flip(0)
     return to_bytes(flat) + bytes(nbytes % itemsize(fill.dtype))
 
 

@@ -168,9 +168,11 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         values = tuple(self.values[i] for i in self.inputs)
         used = sorted({value.storage for value in values})
         place = {storage: i for i, storage in enumerate(used)}
-        return Inputs(tuple(self.storages[i] for i in used),
-                      tuple(msgspec.structs.replace(value, storage=place[value.storage]) for value in values),
-                      self.twins)
+        return Inputs(
+            tuple(self.storages[i] for i in used),
+            tuple(msgspec.structs.replace(value, storage=place[value.storage]) for value in values),
+            self.twins,
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -186,8 +188,12 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     def to_json(self) -> bytes:
         """This program as JSON. Source files keep only their names, so that it says nothing of a machine's folders."""
-        calls = tuple(call if call.source is None else msgspec.structs.replace(
-            call, source=Source(PurePath(call.source.file).name, call.source.line)) for call in self.calls)
+        calls = tuple(
+            call
+            if call.source is None
+            else msgspec.structs.replace(call, source=Source(PurePath(call.source.file).name, call.source.line))
+            for call in self.calls
+        )
         program = msgspec.structs.replace(self, calls=calls)
         return msgspec.json.encode({"format": FORMAT, "version": VERSION, "program": program})
 

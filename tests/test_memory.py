@@ -69,13 +69,6 @@ def test_a_literal_holds_the_whole_storage() -> None:
     assert literal(base[2:4]) == Literal("float32", (0.0, 1.0, 2.0, 3.0, 4.0, 5.0))
 
 
-def test_an_odd_variant_holds_the_same_elements_backwards() -> None:
-    inputs = Inputs((Storage(16, Iota("float32")),), (Value(0, "float32", (4,), (1,)),))
-    assert allocate(inputs).tensors[0].tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert allocate(inputs, variant=1).tensors[0].tolist() == [4.0, 3.0, 2.0, 1.0]
-    assert allocate(inputs, variant=2).tensors[0].tolist() == [1.0, 2.0, 3.0, 4.0]
-
-
 def test_memory_is_new_each_time() -> None:
     inputs = Inputs((Storage(16, Iota("float32")),), (Value(0, "float32", (4,), (1,)),))
     first = allocate(inputs)
