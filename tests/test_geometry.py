@@ -529,7 +529,9 @@ def test_the_short_cuts_are_taken() -> None:
     assert geometry._nested_loops((4, 1, 6), (6, 9, 1)) == [(6, 4, 6), (1, 6, 1)]
     assert geometry._nested_loops((6, 4), (1, 6)) == [(6, 4, 1), (1, 6, 4)]
     assert geometry._nested_loops((2, 2), (1, 1)) is geometry._nested_loops((2, 3), (3, 2)) is None
+    assert geometry._normal_form(ROW_MAJOR) == f32((24,), (1,))
     assert geometry._gaps(ROW_MAJOR) == ()
+    assert geometry._last_position(COLUMN_MAJOR, np.array([-1, 0, 1, 6, 23, 24])).tolist() == [-1, 0, 4, 1, 23, -1]
     assert geometry._in_units(ROW_MAJOR, 4) is ROW_MAJOR
     assert ROW_MAJOR.broadcast_to((4, 6)) is ROW_MAJOR
     assert geometry._listable(24, ROW_MAJOR, f32((), ()))
