@@ -21,6 +21,7 @@ from executor.program import Program
 from fuzz.check import Verdict
 from fuzz.findings import Kind, TargetFailure, failure_class, kind_of, size
 from fuzz.reducer import reduce
+from fuzz.runs import Interrupted
 
 EXAMPLES = 200
 SLOW = 0.02  # seconds a program
@@ -28,10 +29,6 @@ SLOW = 0.02  # seconds a program
 
 class _TimeUp(BaseException):
     """Ends Hypothesis's work at once. No `Exception`, so that it is not taken for a failure to shrink."""
-
-
-class _Interrupted(BaseException):
-    """Ctrl-C, under a name that Hypothesis does not know: of a KeyboardInterrupt it makes a failure while it shrinks."""
 
 
 @contextlib.contextmanager
@@ -42,12 +39,12 @@ def _prompt_interrupts() -> Iterator[None]:
         return
 
     def interrupt(*_: object) -> None:
-        raise _Interrupted
+        raise Interrupted
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
-    except _Interrupted:
+    except Interrupted:
         raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGINT, previous)

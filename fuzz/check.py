@@ -12,12 +12,13 @@ from torch.utils import _pytree as pytree
 
 from corpus.signature import Signature
 from executor import targets
+from executor.errors import ArgumentError, TraceError
 from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import precision
 from fuzz.hazards import sign
-from fuzz.oracle import Close, Mismatch, compare
-from fuzz.runs import attempt, run
+from fuzz.oracle import Close, Mismatch, brief, compare, is_dense, kind_of_leaf
+from fuzz.runs import Run, attempt, run
 from fuzz.subjects import Subject, Way, of_function, of_program, partly_written
 
 NO_BOUNDS: Mapping[str, int] = MappingProxyType({})
@@ -30,6 +31,7 @@ class Verdict:
 
     `call` says which call of the compiled function went wrong, counting from 0. `program` is None if the function
     could not be traced. `refused` is what the target says that it does not support, if that is why it gave no result.
+    `raised` is the exception with which eager ended, in words.
     """
 
     target: str
@@ -37,6 +39,7 @@ class Verdict:
     call: int = 0
     program: Program | None = field(default=None, repr=False)
     refused: str | None = None
+    raised: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -65,7 +68,8 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.target}: {f'refused: {self.refused}' if self.refused else 'ok'}"
+            both = f", both raise {self.raised}" if self.raised else ""
+            return f"{self.target}: {f'refused: {self.refused}' if self.refused else f'ok{both}'}"
         later = f" in call {self.call + 1} of the compiled function" if self.call else ""
         lines = [f"{self.target} differs from eager{later}:", *(f"  {mismatch}" for mismatch in self.mismatches)]
         return "\n".join([*lines, f"  signature: {self.signature}"])
@@ -86,12 +90,15 @@ def check(
     none: it says what its inputs are, and `calls` adds further calls of the same compiled function. Values are compared
     bit for bit; with `exact=False`, floating-point results are judged by their error against a float64 run.
     `bounds` are counts that the target's metrics must not exceed, such as {"barriers": 1}.
-    Raises `TargetError` if there is no such target; whatever the target itself raises is part of the verdict.
+    Raises `TargetError` if there is no such target, `TraceError` for a tensor that is not dense or requires grad, and
+    `ArgumentError` for arguments that make no call, or a function that is seen to keep state or returns a tensor that is
+    not dense; whatever the target itself raises is part of the verdict.
     """
     compiler = targets.get(target) if isinstance(target, str) else targets.adapt(target)
     if isinstance(subject, Program):
         made = of_program(subject, calls, source=compiler.needs_source)
     else:
+        _check_call(subject, args)
         made = of_function(subject, args)
     return examine(made, compiler, exact=exact, bounds=bounds or {})
 
@@ -104,10 +111,13 @@ def examine(
     seconds = TIME_LIMIT if compiler.unsafe else 0
     compiled, error = attempt(compiler.compile, (subject.fn, tuple(subject.ways[0].build()[1])), seconds)
     call = compiled if error is None else _raiser(error)
+    first: BaseException | None = None
     for k, way in enumerate(subject.ways):
         close = _judge(subject, way) if not exact else None
         eager, result = run(subject.reference, *way.build()), run(call, *way.build(), seconds)
-        refused = compiler.refusal(result.error) if result.error is not None else None
+        _check_dense(eager)
+        first = first if k else eager.error
+        refused = _refusal(compiler, subject, result.error)
         if refused is not None:
             return Verdict(name, (), k, subject.program, refused)
         undefined = eager.error is not None and (k > 0 or partly_written(subject.program))
@@ -115,8 +125,46 @@ def examine(
         if not found and bounds:
             found = list(_exceeded(compiler.metrics(call), bounds))
         if found:
+            if subject.fn is subject.reference:
+                _check_repeats(subject, way, eager)
             return Verdict(name, tuple(found), k, subject.program)
-    return Verdict(name, (), 0, subject.program)
+    return Verdict(name, (), 0, subject.program, None, brief(first) if first is not None else None)
+
+
+def _refusal(compiler: Target, subject: Subject, error: BaseException | None) -> str | None:
+    """What the compiler says that it does not support. Ours says it of functions only: it has to take any program."""
+    if error is None:
+        return None
+    if subject.program is None and isinstance(error, TraceError | ArgumentError):
+        return str(error)
+    return compiler.refusal(error)
+
+
+def _check_call(fn: object, args: object) -> None:
+    """Raises `ArgumentError` for what would fail in eager and compiled alike, and so look right."""
+    if not callable(fn):
+        raise ArgumentError(f"check takes a function or a Program, not {fn!r} of type {type(fn).__name__}")
+    if not isinstance(args, list | tuple):
+        raise ArgumentError(
+            f"args is a {type(args).__name__}; it is the list of the function's arguments, such as [x] for one tensor"
+        )
+
+
+def _check_dense(eager: Run) -> None:
+    for leaf in eager.leaves:
+        if isinstance(leaf, torch.Tensor) and not is_dense(leaf):
+            raise ArgumentError(f"the function returns a {kind_of_leaf(leaf)}; only dense tensors are compared")
+
+
+def _check_repeats(subject: Subject, way: Way, eager: Run) -> None:
+    """Raises `ArgumentError` if eager differs from itself: then a difference says nothing about the compiler."""
+    again = run(subject.reference, *way.build())
+    differences = compare(eager, again, mixed=way.mixed)
+    if differences:
+        raise ArgumentError(
+            f"the function differs from itself when it is run again in eager ({differences[0]}): it keeps state, or "
+            "draws random numbers; pass what changes as an argument"
+        )
 
 
 def _exceeded(counts: Mapping[str, int], bounds: Mapping[str, int]) -> Iterator[Mismatch]:

@@ -20,6 +20,15 @@ SYMPTOMS = ("timeout", "exception", "no-exception", "structure", "dtype", "shape
             "identity", "strides", "count")  # fmt: skip
 
 
+_WIDER = {
+    torch.complex32: torch.complex64,
+    torch.float8_e4m3fn: torch.float32,
+    torch.float8_e4m3fnuz: torch.float32,
+    torch.float8_e5m2: torch.float32,
+    torch.float8_e5m2fnuz: torch.float32,
+}
+
+
 class Mismatch(NamedTuple):
     """One difference: which symptom it is, where it shows, and eager's and the compiler's side of it in words."""
 
@@ -61,12 +70,12 @@ def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
         yield Mismatch(
             "exception",
             "the run",
-            _brief(eager.error) if eager.error else "no exception",
-            _brief(compiled.error),
+            brief(eager.error) if eager.error else "no exception",
+            brief(compiled.error),
             type(compiled.error).__name__,
         )
     elif eager.error is not None and compiled.error is None:
-        yield Mismatch("no-exception", "the run", _brief(eager.error), "no exception", type(eager.error).__name__)
+        yield Mismatch("no-exception", "the run", brief(eager.error), "no exception", type(eager.error).__name__)
 
 
 def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:
@@ -78,14 +87,15 @@ def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:
     return False
 
 
-def _brief(error: BaseException | None) -> str:
+def brief(error: BaseException | None) -> str:
+    """An exception in at most some 200 characters."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text if len(text) <= 200 else text[:197] + '...'}"
 
 
 def _outputs(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatch]:
-    kinds = [_kind(leaf) for leaf in eager.leaves]
-    others = [_kind(leaf) for leaf in compiled.leaves]
+    kinds = [kind_of_leaf(leaf) for leaf in eager.leaves]
+    others = [kind_of_leaf(leaf) for leaf in compiled.leaves]
     if eager.structure != compiled.structure or kinds != others:
         yield Mismatch("structure", "outputs", f"{eager.structure} of {kinds}", f"{compiled.structure} of {others}")
         return
@@ -93,13 +103,38 @@ def _outputs(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatc
         where = f"output {k}" if len(kinds) > 1 else "output"
         if isinstance(expected, torch.Tensor):
             yield from _tensor(where, k, expected, actual, close)
-        elif expected != actual and not (expected != expected and actual != actual):
+        elif not same_objects(expected, actual):
             yield Mismatch("value", where, repr(expected), repr(actual))
     yield from _topology(eager, compiled)
 
 
-def _kind(leaf: Any) -> str:
-    return "Tensor" if isinstance(leaf, torch.Tensor) else type(leaf).__name__
+def same_objects(a: Any, b: Any) -> bool:
+    """Whether two results of one type that are no tensors are equal, as far as their type can tell."""
+    if type(a).__eq__ is object.__eq__:
+        return True
+    if isinstance(a, float | complex):
+        return bool(a == b or (a != a and b != b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    try:
+        return bool(a == b)
+    except Exception:  # noqa: BLE001 - a list of tensors, of a class of its own: an equality that fails tells nothing
+        return True
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has strides and contents, so that it can be compared."""
+    return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
+
+
+def kind_of_leaf(leaf: Any) -> str:
+    """What kind of object one output is, in words that are equal for what can be compared."""
+    if not isinstance(leaf, torch.Tensor):
+        return type(leaf).__name__
+    if is_dense(leaf):
+        return "Tensor"
+    what = "nested" if leaf.is_nested else "quantized" if leaf.is_quantized else "meta" if leaf.is_meta else leaf.layout
+    return f"Tensor ({what})"
 
 
 def _tensor(
@@ -121,8 +156,15 @@ def _inexact(tensor: torch.Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
+def comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, widened without loss if its dtype is one that torch cannot compare."""
+    wide = _WIDER.get(tensor.dtype)
+    return tensor if wide is None else tensor.to(wide)
+
+
 def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one dtype and shape hold equal elements, NaN equal to NaN."""
+    a, b = comparable(a), comparable(b)
     if torch.equal(a, b):
         return True
     return bool(((a == b) | ((a != a) & (b != b))).all())
@@ -130,6 +172,7 @@ def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def first_difference(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """The index of the first element, in row-major order, in which two tensors of one shape differ."""
+    a, b = comparable(a), comparable(b)
     wrong = ~((a == b) | ((a != a) & (b != b)))
     return tuple(int(i) for i in wrong.nonzero()[0])
 

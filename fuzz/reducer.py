@@ -125,12 +125,17 @@ def _fewer_outputs(program: Program) -> Iterator[Program]:
 
 
 def _fewer_inputs(program: Program) -> Iterator[Program]:
+    if program.twins:
+        yield msgspec.structs.replace(program, twins=())
     used = {i for call in program.calls for i in call.operands} | set(refs(program.outputs))
-    for param in program.params if len(program.params) > 1 and not program.twins else ():
-        if used.isdisjoint(refs(param.value)):
-            kept = tuple(other for other in program.params if other is not param)
-            if any(refs(other.value) for other in kept):
-                yield compact(msgspec.structs.replace(program, params=kept))
+    for param in program.params if len(program.params) > 1 else ():
+        held = set(refs(param.value))
+        if not used.isdisjoint(held) or held == set(program.inputs):
+            continue
+        kept = tuple(other for other in program.params if other is not param)
+        left = [k for k, index in enumerate(program.inputs) if index not in held]
+        twins = tuple((left.index(a), left.index(b)) for a, b in program.twins if a in left and b in left)
+        yield compact(msgspec.structs.replace(program, params=kept, twins=twins))
 
 
 def _smaller_inputs(program: Program) -> Iterator[Program]:
@@ -239,11 +244,14 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
     """The same calls on other inputs, with the geometry that eager gives them; None if eager refuses one of them."""
     if program.constants or program.raises:
         return None
+    if any(inputs.values[later] != inputs.values[earlier] for later, earlier in inputs.twins):
+        return None
+    apart = msgspec.structs.replace(inputs, twins=())  # each input is a value of its own
     recorder = Recorder()
     env: list[object] = [None] * len(program.values)
     if any(value.end > inputs.storages[value.storage].nbytes for value in inputs.values):
         return None  # a value that overlapped itself needs more room once it is contiguous
-    for index, tensor, value in zip(program.inputs, memory.allocate(inputs).tensors, inputs.values, strict=True):
+    for index, tensor, value in zip(program.inputs, memory.allocate(apart).tensors, inputs.values, strict=True):
         recorder.input(tensor, inputs.storages[value.storage])
         env[index] = tensor
     try:

@@ -19,6 +19,10 @@ class Timeout(BaseException):
     """A run passed its time limit. No `Exception`, so that no compiler swallows it."""
 
 
+class Interrupted(BaseException):
+    """Ctrl-C, under a name that Hypothesis does not know: of a KeyboardInterrupt it makes a failure while it shrinks."""
+
+
 class Run(NamedTuple):
     """What one run left behind: its memory, its output tree flattened, or the exception that it raised."""
 
@@ -40,7 +44,9 @@ def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0
     try:
         with quiet(), time_limit(seconds):
             return fn(*arguments), None
-    except (Exception, Timeout) as error:  # noqa: BLE001 - whatever code under test raises is its result
+    except (KeyboardInterrupt, Interrupted):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever code under test raises is its result; Rust's panics are no Exception
         error.__traceback__ = None  # frames would keep every tensor of the run alive
         return None, error
 

@@ -11,12 +11,11 @@ from torch.utils import _pytree as pytree
 
 from executor import interpreter, memory, printing
 from executor.args import to_python
-from executor.errors import TraceError
 from executor.memory import Memory
 from executor.program import Inputs, Program
 from executor.schema import accesses
-from executor.tracing import Tracer
-from fuzz.runs import quiet
+from executor.tracing import Tracer, plain
+from fuzz.runs import attempt
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,13 @@ def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
 
 
 def of_function(fn: Callable[..., Any], args: Sequence[Any]) -> Subject:
-    """A Python function under test, with arguments that are cloned by storage for each run."""
+    """A Python function under test, with arguments that are cloned by storage for each run.
+
+    Raises `TraceError` for a tensor that cannot be cloned so: one that requires grad, or is not dense.
+    """
     leaves, structure = pytree.tree_flatten(list(args))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    originals = [leaves[k] for k in places]
+    originals = [plain(leaves[k]) for k in places]
 
     def build() -> tuple[Memory, list[Any]]:
         held = memory.clone(originals)
@@ -94,13 +96,8 @@ def of_function(fn: Callable[..., Any], args: Sequence[Any]) -> Subject:
 
 def _traced(fn: Callable[..., Any], args: Sequence[Any]) -> Program | None:
     """The function's program, also if eager refuses its last call; None if no program can hold it."""
-    tracer = Tracer(fn, args, {})
-    try:
-        with quiet():
-            return tracer.trace()
-    except (TraceError, TypeError):
+    tracer, _ = attempt(Tracer, (fn, args, {}))
+    if tracer is None:
         return None
-    except Exception as error:
-        if error is tracer.recorder.refused:
-            return tracer.refused()
-        raise
+    program, error = attempt(tracer.trace, ())
+    return tracer.refused() if error is not None and error is tracer.recorder.refused else program

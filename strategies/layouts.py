@@ -33,17 +33,43 @@ class Base(NamedTuple):
     inputs: list[torch.Tensor]
 
 
-def draw_inputs(draw: Draw, scope: Scope, limits: Limits) -> list[int]:
-    """One to four inputs on one to four storages, within the limits; returns their indices."""
+class Drawn(NamedTuple):
+    """The inputs' indices, and pairs of positions among them, the later first, that are one tensor passed twice."""
+
+    indices: list[int]
+    twins: list[tuple[int, int]]
+
+
+def draw_inputs(draw: Draw, scope: Scope, limits: Limits) -> Drawn:
+    """One to four inputs on one to four storages, within the limits."""
     dtypes = tuple(name for name in DTYPES if limits.dtypes is None or name in limits.dtypes)
     bases = [_base(draw, 0, dtypes)]
-    indices = [_input(draw, scope, bases[0], limits)]
-    while len(indices) < 4 and more(draw, 5):
+    drawn = Drawn([_input(draw, scope, bases[0], limits)], [])
+    while len(drawn.indices) < 4 and more(draw, 5):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
         if place == len(bases):
             bases.append(_base(draw, len(bases), dtypes))
-        indices.append(_input(draw, scope, bases[place], limits))
-    return indices
+        elif limits.overlapping_inputs and below(draw, 6) == 5:
+            _again(draw, scope, bases, drawn)
+            continue
+        drawn.indices.append(_input(draw, scope, bases[place], limits))
+    return drawn
+
+
+def _again(draw: Draw, scope: Scope, bases: list[Base], drawn: Drawn) -> None:
+    """An earlier input passed once more. It is a value of its own, since each parameter's uses are told apart."""
+    earlier = below(draw, len(drawn.indices))
+    first = scope.tensor(drawn.indices[earlier])
+    fill = next(
+        base.fill for base in bases if base.tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+    )
+    tensor = first.as_strided(first.shape, first.stride(), first.storage_offset())
+    drawn.twins.append((len(drawn.indices), _eldest(drawn.twins, earlier)))
+    drawn.indices.append(scope.add_input(tensor, fill))
+
+
+def _eldest(twins: list[tuple[int, int]], position: int) -> int:
+    return dict(twins).get(position, position)
 
 
 def _base(draw: Draw, position: int, dtypes: tuple[str, ...]) -> Base:

@@ -32,11 +32,11 @@ def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
     are visited.
     """
     scope = Scope()
-    inputs = draw_inputs(draw, scope, limits)
+    inputs, twins = draw_inputs(draw, scope, limits)
     while len(scope.recorder.calls) < LONGEST and more(draw, 25):
         _statement(draw, scope, limits.banned_ops)
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
-    return scope.recorder.program(params, _outputs(draw, scope, limits, inputs))
+    return scope.recorder.program(params, _outputs(draw, scope, limits, inputs), twins)
 
 
 def _statement(draw: Draw, scope: Scope, banned: frozenset[str]) -> None:
