@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import torch
 
+from executor.errors import ArgumentError
+
 
 class Ref(msgspec.Struct, frozen=True, tag="ref", gc=False):
     """A use of the value with this index in `Program.values`."""
@@ -73,7 +75,7 @@ def constant(name: str) -> Any:
 def to_arg(obj: Any, ref: Callable[[torch.Tensor], Arg]) -> Arg:
     """`obj` as an argument tree; tensors are translated by `ref`.
 
-    Raises `TypeError` for an object that a program cannot hold, naming it.
+    Raises `ArgumentError` for an object that a program cannot hold, naming it.
     """
     if isinstance(obj, torch.Tensor):
         return ref(obj)
@@ -102,7 +104,7 @@ def _leaf(obj: Any) -> Arg:
         return Const(str(obj).removeprefix("torch."))
     if isinstance(obj, torch.device):
         return Device(str(obj))
-    raise TypeError(
+    raise ArgumentError(
         f"a program cannot hold {obj!r} of type {type(obj).__name__}; it holds tensors, numbers, strings, "
         "None, dtypes, devices, and lists, tuples and string-keyed dicts of those"
     )
@@ -110,7 +112,7 @@ def _leaf(obj: Any) -> Arg:
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"a program's dicts have string keys, not {key!r} of type {type(key).__name__}")
+        raise ArgumentError(f"a program's dicts have string keys, not {key!r} of type {type(key).__name__}")
     return key
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from executor.args import Ref, to_arg, to_python
-from executor.errors import DataDependentError, TraceError
+from executor.args import Arg, Ref, to_arg
+from executor.errors import ArgumentError, DataDependentError, TraceError
 from executor.memory import clone, describe, dtype_name, literal
 from executor.program import Inputs, Iota, Literal, Param, Program, Source
 from executor.recorder import LITERAL_LIMIT, Recorder
@@ -45,7 +46,8 @@ def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     Arguments are trees (lists, tuples, string-keyed dicts) of dense tensors that may share memory, numbers and None.
     Storages of up to 4096 elements keep their contents in the program, larger ones get a ramp.
     Raises `TraceError` for what cannot become a program, `DataDependentError` for `.item()` and control flow on data,
-    each naming the call and the source line; and whatever eager raises.
+    each naming the call and the source line; `ArgumentError` for an argument that is no such tree; and whatever eager
+    raises.
     """
     return Tracer(fn, args, kwargs).trace()
 
@@ -80,9 +82,10 @@ class Tracer:
         tensors: list[torch.Tensor] = []
 
         def ref(tensor: torch.Tensor) -> Ref:
-            tensors.append(_plain(tensor))
+            tensors.append(plain(tensor))
             return Ref(len(tensors) - 1)
 
+        _check_containers((args, kwargs))
         names = parameter_names(fn, len(args))
         self.params = [Param(name, to_arg(arg, ref)) for name, arg in zip(names, args, strict=True)]
         self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
@@ -96,12 +99,20 @@ class Tracer:
 
     def trace(self) -> Program:
         """Runs the function and returns its program. Raises as the module's `trace` does."""
-        count = len(self.args)
-        trees = [to_python(param.value, self.clones) for param in self.params]
+        clones = iter(self.clones)
+        # The caller's own containers, so that a named tuple still has its names.
+        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
         functions = _Functions()
         with functions, _Record(self.recorder, functions):
-            out = self.fn(*trees[:count], **dict(zip(self.kwargs, trees[count:], strict=True)))
-        return self.recorder.program(self.params, to_arg(out, self.recorder.ref), self.inputs.twins)
+            out = self.fn(*args, **kwargs)
+        return self.recorder.program(self.params, self._returned(out), self.inputs.twins)
+
+    def _returned(self, out: Any) -> Arg:
+        _check_returned(out)
+        try:
+            return to_arg(out, self.recorder.ref)
+        except ArgumentError as error:
+            raise TraceError(f"the function returns what a program cannot: {error}") from error
 
     def refused(self) -> Program:
         """The program up to and including the call that eager refused, after `trace` raised `recorder.refused`."""
@@ -202,14 +213,38 @@ def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{rest}{i}" for i in range(count - len(names))]
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
+def _check_containers(args: tuple[Any, ...]) -> None:
+    """Refuses containers that calls would not take apart, such as a range or a subclass of list."""
+    for leaf in pytree.tree_leaves(args):
+        if isinstance(leaf, Mapping | Sequence) and not isinstance(leaf, str | bytes | bytearray):
+            raise ArgumentError(
+                f"an argument holds {leaf!r} of type {type(leaf).__name__}; a program takes lists, tuples and dicts"
+            )
+
+
+def _check_returned(out: Any) -> None:
+    """Refuses what a program would return as something else: a named tuple as a tuple, a member of an enum as a number."""
+    kind = type(out)
+    if kind in _CONTAINERS:
+        for item in out.values() if kind is dict else out:
+            _check_returned(item)
+    elif isinstance(out, Mapping | Sequence | int | float | complex) and kind not in _PLAIN:
+        raise TraceError(
+            f"the function returns an object of type {kind.__module__}.{kind.__qualname__}, and a program returns "
+            "tensors, numbers, strings, None, and lists, tuples and string-keyed dicts of those: make it one of them, as "
+            "tuple() does of a named tuple"
+        )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, if it is one that a program can hold; else `TraceError`."""
     if type(tensor) is not torch.Tensor and not isinstance(tensor, torch.nn.Parameter):
         raise TraceError(f"an argument is a {type(tensor).__name__}; a program takes plain torch.Tensor only")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise TraceError(
-            f"an argument is a tensor of layout {tensor.layout}; a program takes dense (strided) ones only"
-        )
+        kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else f"layout {tensor.layout}"
+        raise TraceError(f"an argument is no dense tensor ({kind}); a program takes dense (strided) ones only")
+    if tensor.is_meta:
+        raise TraceError("an argument is a tensor without contents (device meta); a program takes one on a real device")
     if tensor.requires_grad:
         raise TraceError("an argument requires grad, and gradients are not supported yet: pass tensor.detach()")
     return tensor
@@ -233,6 +268,8 @@ def _fill(tensor: torch.Tensor, nbytes: int, *, contents: bool) -> Literal | Iot
     return Iota(dtype_name(tensor.dtype))
 
 
+_CONTAINERS = (list, tuple, dict)
+_PLAIN = (bool, int, float, complex, str, bytes, bytearray)
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 

@@ -99,5 +99,6 @@ def _traced(fn: Callable[..., Any], args: Sequence[Any]) -> Program | None:
     tracer, _ = attempt(Tracer, (fn, args, {}))
     if tracer is None:
         return None
+    program: Program | None
     program, error = attempt(tracer.trace, ())
     return tracer.refused() if error is not None and error is tracer.recorder.refused else program

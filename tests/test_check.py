@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import enum
+import itertools
+import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
-from executor.errors import TargetError
+from executor.errors import ArgumentError, TargetError, TraceError
 from executor.program import Program
 from executor.tracing import trace
 from fuzz import check as check_module
 from fuzz.check import Verdict, check
+from fuzz.runs import quiet
 
 Fn = Callable[..., Any]
 
@@ -285,3 +291,129 @@ def test_a_refusal_is_no_failure() -> None:
 def test_an_unknown_target_is_named_with_the_known_ones() -> None:
     with pytest.raises(TargetError, match=r"no target 'nul'; there are null, "):
         check(add_one, [base()], target="nul")
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+class Tensors(list[torch.Tensor]):
+    """A list of a class of its own."""
+
+
+OUTSIDE = torch.ones(4)
+ODD: dict[str, tuple[Fn, str]] = {
+    "named tuple": (lambda x: Pair(x, x[1:]), "Pair"),
+    "two results": (lambda x: x.max(1), "torch.return_types.max"),
+    "size": (lambda x: x.shape, "torch.Size"),
+    "ordered dict": (lambda x: collections.OrderedDict(a=x), "collections.OrderedDict"),
+    "numbered dict": (lambda x: {1: x}, "string keys, not 1"),
+    "list of its own": (lambda x: Tensors([x]), "Tensors"),
+    "enum": (lambda _: Size.SMALL, "Size"),
+    "object": (lambda _: object(), "cannot hold <object"),
+    "array": (lambda _: np.arange(3.0), r"cannot hold array"),
+    "range": (lambda _: range(3), "builtins.range"),
+    "item": (lambda x: x.sum().item(), r"\.item\(\), or a condition"),
+    "outside": (lambda x: x + OUTSIDE, "pass it as an argument"),
+    "resized": (lambda x: x.resize_(2), "changes a tensor's shape"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_our_compiler_cannot_hold_is_refused_and_no_difference(name: str) -> None:
+    fn, message = ODD[name]
+    assert str(check(fn, [base()], target="null")) == "null: ok"
+    for target in ("pipeline:eager", "pipeline"):
+        verdict = check(fn, [base()], target=target)
+        assert verdict.ok
+        assert verdict.refused is not None
+        assert re.search(message, verdict.refused)
+
+
+def test_our_compiler_may_refuse_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = trace(add_one, base())
+    assert check(program, target="pipeline").ok
+
+    def refuse(*_: Any) -> Any:
+        raise TraceError("no")
+
+    monkeypatch.setattr("executor.jit.Tracer", refuse)
+    assert check(program, target="pipeline").symptoms == ("exception",)
+
+
+def test_containers_of_arguments_keep_their_kind() -> None:
+    def fn(pair: Pair, table: collections.OrderedDict[str, torch.Tensor]) -> torch.Tensor:
+        table.move_to_end("a")
+        return pair.first.add_(pair.second.sum()) + next(iter(table.values()))
+
+    x = base()
+    for target in ("null", "pipeline:eager", "pipeline"):
+        table = collections.OrderedDict(a=x[1], b=x[2])
+        assert str(check(fn, [Pair(x[0], x[1]), table], target=target)) == f"{target}: ok"
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.float8_e4m3fn, torch.uint16])
+def test_dtypes_that_torch_compares_not(dtype: torch.dtype) -> None:
+    with quiet():
+        x = torch.arange(4).to(dtype)
+    assert str(check(lambda t: (t.clone(), t), [x], target="pipeline")) == "pipeline: ok"
+    verdict = seen(after(lambda out, x: out.zero_()), lambda t: t.clone(), [x])
+    assert verdict.symptoms == ("value",)
+    assert verdict.mismatches[0].where == "output[1]"
+
+
+def test_a_function_that_raises_says_so_and_is_ok_if_both_do() -> None:
+    verdict = check(lambda x: x / (1 // 0), [base()], target="null")
+    assert str(verdict) == "null: ok, both raise ZeroDivisionError: integer division or modulo by zero"
+
+
+def test_an_exception_that_is_no_exception_is_seen() -> None:
+    class PanicError(BaseException):
+        """As Rust's panics are."""
+
+    def panic(*_: Any) -> Any:
+        raise PanicError("at the disco")
+
+    assert seen(Wrong(lambda fn: panic)).symptoms == ("exception",)
+    assert str(check(panic, [], target="null")) == "null: ok, both raise PanicError: at the disco"
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        seen(Wrong(lambda fn: stop))
+
+
+def test_a_function_that_keeps_state_is_named() -> None:
+    count = itertools.count()
+    with pytest.raises(ArgumentError, match=r"the function differs from itself .* it keeps state, or draws random"):
+        check(lambda x: x + next(count), [base()], target="null")
+    with pytest.raises(ArgumentError, match="draws random numbers"):
+        check(lambda x: x + torch.rand(4), [base()], target="null")
+
+
+def test_tensors_that_cannot_be_compared() -> None:
+    verdict = seen(after(lambda out, x: out.to_sparse()))
+    assert verdict.symptoms == ("structure",)
+    assert "Tensor (torch.sparse_coo)" in verdict.mismatches[0].actual
+    assert "Tensor (meta)" in seen(after(lambda out, x: out.to("meta"))).mismatches[0].actual
+    with pytest.raises(ArgumentError, match=r"returns a Tensor \(torch.sparse_coo\); only dense"):
+        check(lambda x: x.to_sparse(), [base()], target="null")
+
+
+@pytest.mark.parametrize(("fn", "args", "error", "message"), [
+    (add_one, base(), ArgumentError, r"args is a Tensor; it is the list of the function's arguments, such as \[x\]"),
+    (add_one, 3, ArgumentError, "args is a int"),
+    (3, [base()], ArgumentError, "a function or a Program, not 3"),
+    (add_one, [torch.ones(2, requires_grad=True)], TraceError, r"requires grad.*pass tensor.detach\(\)"),
+    (add_one, [torch.ones(2, device="meta")], TraceError, "device meta"),
+    (add_one, [torch.ones(2).to_sparse()], TraceError, "no dense tensor"),
+])  # fmt: skip
+def test_arguments_that_make_no_call_are_named(fn: Any, args: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        check(fn, args, target="null")
