@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from executor.accepted import check_containers, check_returned, plain
 from executor.args import Arg, Ref, to_arg
 from executor.errors import ArgumentError, DataDependentError, TraceError
 from executor.memory import clone, describe, dtype_name, literal
@@ -37,6 +38,8 @@ _HIDDEN_READS = {
     torch.Tensor.numpy: "numpy",
     torch.Tensor.__array__: "__array__",
     torch.Tensor.data_ptr: "data_ptr",
+    torch.Tensor.__repr__: "__repr__",
+    torch.Tensor.__format__: "__format__",
 }
 
 
@@ -85,7 +88,7 @@ class Tracer:
             tensors.append(plain(tensor))
             return Ref(len(tensors) - 1)
 
-        _check_containers((args, kwargs))
+        check_containers((args, kwargs))
         names = parameter_names(fn, len(args))
         self.params = [Param(name, to_arg(arg, ref)) for name, arg in zip(names, args, strict=True)]
         self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
@@ -108,7 +111,7 @@ class Tracer:
         return self.recorder.program(self.params, self._returned(out), self.inputs.twins)
 
     def _returned(self, out: Any) -> Arg:
-        _check_returned(out)
+        check_returned(out)
         try:
             return to_arg(out, self.recorder.ref)
         except ArgumentError as error:
@@ -213,43 +216,6 @@ def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{rest}{i}" for i in range(count - len(names))]
 
 
-def _check_containers(args: tuple[Any, ...]) -> None:
-    """Refuses containers that calls would not take apart, such as a range or a subclass of list."""
-    for leaf in pytree.tree_leaves(args):
-        if isinstance(leaf, Mapping | Sequence) and not isinstance(leaf, str | bytes | bytearray):
-            raise ArgumentError(
-                f"an argument holds {leaf!r} of type {type(leaf).__name__}; a program takes lists, tuples and dicts"
-            )
-
-
-def _check_returned(out: Any) -> None:
-    """Refuses what a program would return as something else: a named tuple as a tuple, a member of an enum as a number."""
-    kind = type(out)
-    if kind in _CONTAINERS:
-        for item in out.values() if kind is dict else out:
-            _check_returned(item)
-    elif isinstance(out, Mapping | Sequence | int | float | complex) and kind not in _PLAIN:
-        raise TraceError(
-            f"the function returns an object of type {kind.__module__}.{kind.__qualname__}, and a program returns "
-            "tensors, numbers, strings, None, and lists, tuples and string-keyed dicts of those: make it one of them, as "
-            "tuple() does of a named tuple"
-        )
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, if it is one that a program can hold; else `TraceError`."""
-    if type(tensor) is not torch.Tensor and not isinstance(tensor, torch.nn.Parameter):
-        raise TraceError(f"an argument is a {type(tensor).__name__}; a program takes plain torch.Tensor only")
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else f"layout {tensor.layout}"
-        raise TraceError(f"an argument is no dense tensor ({kind}); a program takes dense (strided) ones only")
-    if tensor.is_meta:
-        raise TraceError("an argument is a tensor without contents (device meta); a program takes one on a real device")
-    if tensor.requires_grad:
-        raise TraceError("an argument requires grad, and gradients are not supported yet: pass tensor.detach()")
-    return tensor
-
-
 def _inputs(tensors: Sequence[torch.Tensor], *, contents: bool) -> Inputs:
     inputs = describe(tensors, fill=False)
     first: dict[int, torch.Tensor] = {}
@@ -268,8 +234,6 @@ def _fill(tensor: torch.Tensor, nbytes: int, *, contents: bool) -> Literal | Iot
     return Iota(dtype_name(tensor.dtype))
 
 
-_CONTAINERS = (list, tuple, dict)
-_PLAIN = (bool, int, float, complex, str, bytes, bytearray)
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 

@@ -10,11 +10,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from executor import interpreter, memory, printing
+from executor.accepted import plain
 from executor.args import to_python
 from executor.memory import Memory
 from executor.program import Inputs, Program
 from executor.schema import accesses
-from executor.tracing import Tracer, plain
+from executor.tracing import Tracer
 from fuzz.runs import attempt
 
 

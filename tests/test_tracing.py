@@ -125,6 +125,11 @@ REFUSED = [
     (DataDependentError, r"Tensor\.tolist reads a tensor's contents at .*:\d+", lambda a: a.tolist()),
     (DataDependentError, r"Tensor\.numpy reads", lambda a: torch.from_numpy(a.numpy() + 1)),
     (DataDependentError, r"Tensor\.(__array__|numpy) reads", np.asarray),
+    (DataDependentError, r"Tensor\.__repr__ reads a tensor's contents at .*:\d+", str),
+    (DataDependentError, r"Tensor\.__format__ reads", lambda a: f"{a}"),
+    (TraceError, "returns a tensor that requires grad", lambda a: a.clone().requires_grad_()),
+    (TraceError, r"returns an object of type torch\.return_types\.max.* as tuple\(\) does", lambda a: a.max(1)),
+    (TraceError, r"returns what a program cannot: .* not 1 of type int", lambda a: {1: a}),
     (DataDependentError, r"aten\.nonzero\.default at", lambda a: a.nonzero()),
     (DataDependentError, r"aten\.index\.Tensor at .* depends on data", lambda a: a[a > 1]),
     (DataDependentError, r"aten\.equal\.default at", lambda a: torch.equal(a, a)),
@@ -162,8 +167,12 @@ def test_inputs_that_no_program_can_hold_are_refused_by_name() -> None:
 
     with pytest.raises(TraceError, match="an argument is a Mine"):
         trace(lambda a: a, torch.ones(2).as_subclass(Mine))
-    with pytest.raises(TypeError, match="a program cannot hold"):
+    with pytest.raises(ArgumentError, match="a program cannot hold"):
         trace(lambda a: a, object())
+    with pytest.raises(ArgumentError, match=r"an argument holds range\(0, 3\) of type range"):
+        trace(lambda a: a, range(3))
+    with pytest.raises(TraceError, match="device meta"):
+        trace(lambda a: a, torch.ones(2, device="meta"))
 
 
 def test_eagers_refusals_are_eagers() -> None:
