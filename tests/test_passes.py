@@ -146,6 +146,22 @@ def test_partial_overlaps_are_blended_whatever_the_view(name: str) -> None:
     assert "as_strided_scatter" in ops(blended)
 
 
+@pytest.mark.parametrize("read", [slice(0, 4), slice(1, 3)], ids=["in the read", "in a window"])
+def test_writes_that_cover_a_read_together_need_nothing_from_below(read: slice) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x[:2].copy_(y[:2] * 2)
+        x[2:].copy_(y[2:] * 3)
+        return x[read] + 1
+
+    lowered = through(trace(fn, torch.ones(4), torch.ones(4)), out_of_place, forward)
+    blended = through(lowered, lambda p: blend(p, always))
+    memory = MemorySSA(blended)
+    written = {v for what in memory.accesses for v in what.writes}
+    home = {blended.values[v].storage for v in written}
+    assert ops(blended).count("as_strided_scatter") == 2
+    assert not any(blended.values[v].storage in home for what in memory.accesses for v in what.reads)
+
+
 def test_overlapping_inputs_are_blended_on_a_common_base() -> None:
     def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         a.add_(1)

@@ -2,7 +2,7 @@
 
 With numbers a wrong schedule may give the right result by coincidence (zeros, equal elements, a sum that stays).
 With tags it differs whenever any interpretation of the operators would: elementwise operators combine the tags of their
-operands' elements, all others those of everything they read. Memory is held byte by byte, so that views of other dtypes
+operands' elements, reductions those of the elements reduced, all others those of everything they read. Memory is held byte by byte, so that views of other dtypes
 see what they would.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,9 +20,10 @@ import numpy as np
 import torch
 
 from executor.args import Ref, refs, rename, to_python
+from executor.elements import REDUCTIONS, elementwise, squeezed
 from executor.facts import facts, operand_list
 from executor.memory_ssa import MemorySSA, footprint
-from executor.schema import resolve
+from executor.schema import bound, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,7 +67,7 @@ class Machine:
         self.program, self.ids = program, interner
         self.memory: dict[int, Tags] = {}
         for v in (*program.inputs, *program.constants):
-            self._fresh(program.values[v].storage)
+            self.bytes_of(program.values[v].storage)
 
     def observe(self) -> Observation:
         """What one sees in the end: the outputs' elements, and every byte of the storages that existed at entry."""
@@ -78,7 +79,8 @@ class Machine:
     def read(self, v: int, memory: dict[int, Tags] | None = None) -> Tags:
         """The elements of a value in row-major order, from this machine's memory or a copy of it."""
         value = self.program.values[v]
-        storage = self._fresh(value.storage) if memory is None or value.storage not in memory else memory[value.storage]
+        copied = None if memory is None else memory.get(value.storage)
+        storage = self.bytes_of(value.storage) if copied is None else copied
         size = value.itemsize
         places = footprint(value).offsets() * size
         parts = storage[places[:, None] + np.arange(size)]
@@ -93,7 +95,7 @@ class Machine:
         places = footprint(value).offsets() * size
         if only is not None:
             places, tags = places[only], tags[only]
-        self._fresh(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
+        self.bytes_of(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
 
     def step(self, call: Call, memory: dict[int, Tags] | None = None) -> None:
         """Runs a call, which reads from `memory` where given."""
@@ -106,31 +108,39 @@ class Machine:
 
     def _computed(self, call: Call, result: int, number: int, tags: dict[int, Tags]) -> Tags:
         values, value = self.program.values, self.program.values[result]
-        if call.op == "aten.copy_.default" or (
-            facts(call.op).move and value.shape == values[operand_list(call)[0]].shape
-        ):
-            source = operand_list(call)[-1]
-            moved = _broadcast(tags[source], values[source].shape, value.shape)
-            if values[source].dtype == value.dtype:
-                return moved
-            return np.array([self.ids.id(("cast", tag), value.dtype) for tag in moved.tolist()], dtype=np.int64)
-        shape = _skeleton(call)
-        if torch.Tag.pointwise in resolve(call.op).tags and not facts(call.op).written:
-            each = [_broadcast(tags[v], values[v].shape, value.shape).tolist() for v in operand_list(call)]
-            rows: Iterable[tuple[int, ...]] = zip(*each, strict=True) if each else ((),) * value.numel
-            return np.array([self.ids.id((shape, number, row), value.dtype) for row in rows], dtype=np.int64)
         if call.op == "aten.full.default":
-            return np.full(value.numel, self.ids.id(shape, value.dtype), dtype=np.int64)
+            return np.full(value.numel, self.ids.id(_skeleton(call), value.dtype), dtype=np.int64)
         if call.op == "aten.as_strided_scatter.default":
             return _scattered(call, tags)
-        if facts(call.op).metadata:
-            return np.array([self.ids.id((shape, i), value.dtype) for i in range(value.numel)], dtype=np.int64)
-        everything = tuple(tuple(tags[v].tolist()) for v in operand_list(call))
-        return np.array(
-            [self.ids.id((shape, number, i, everything), value.dtype) for i in range(value.numel)], dtype=np.int64
-        )
+        first = next(iter(operand_list(call)), result)
+        if call.op == "aten.copy_.default" or (
+            facts(call.op).move and elementwise(call) and value.shape == values[first].shape
+        ):
+            return self._moved(operand_list(call)[-1], result, tags)
+        shape, rows = (_skeleton(call), number), self._combined(call, result, tags)
+        return np.array([self.ids.id((shape, row), value.dtype) for row in rows], dtype=np.int64)
 
-    def _fresh(self, storage: int) -> Tags:
+    def _moved(self, source: int, result: int, tags: dict[int, Tags]) -> Tags:
+        a, b = self.program.values[source], self.program.values[result]
+        moved = _broadcast(tags[source], a.shape, b.shape)
+        if a.dtype == b.dtype:
+            return moved
+        return np.array([self.ids.id(("cast", tag), b.dtype) for tag in moved.tolist()], dtype=np.int64)
+
+    def _combined(self, call: Call, result: int, tags: dict[int, Tags]) -> Iterable[object]:
+        """For each element of the result what it is computed from."""
+        values, value = self.program.values, self.program.values[result]
+        operands = operand_list(call)
+        if torch.Tag.pointwise in resolve(call.op).tags and not facts(call.op).written:
+            each = [_broadcast(tags[v], values[v].shape, value.shape).tolist() for v in operands]
+            return zip(*each, strict=True) if each else ((),) * value.numel
+        if call.op.split(".")[1] in REDUCTIONS:
+            return map(tuple, tags[operands[0]][_reduced(call, values[operands[0]].shape)].tolist())
+        everything = () if facts(call.op).metadata else tuple(tuple(tags[v].tolist()) for v in operands)
+        return ((i, everything) for i in range(value.numel))
+
+    def bytes_of(self, storage: int) -> Tags:
+        """The tags of a storage's bytes, to read and to write; its own initial ones if nothing was written there."""
         if storage not in self.memory:
             nbytes = self.program.storages[storage].nbytes
             tags = [self.ids.id(("initial", storage, i), "uint8") * _BYTES for i in range(nbytes)]
@@ -152,6 +162,7 @@ class Schedule:
     """When each element is computed, in regions with early write-backs, and whether outputs are their input's memory.
 
     `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
+    Dimensions of size 1 are left out: they tell no threads apart.
     """
 
     rounds: int
@@ -174,7 +185,9 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     if not found.early:
         yield drawn(0)
         return
-    shapes = dict.fromkeys(found.program.values[r].shape for call in found.program.calls for r in call.results)
+    shapes = dict.fromkeys(
+        squeezed(found.program.values[r].shape) for call in found.program.calls for r in call.results
+    )
     for shares in (False, True):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
             left = iter(bits)
@@ -210,19 +223,24 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
     """Each round computes everything anew, keeps the elements whose turn it is, and writes those back."""
     values = program.values
     results = [r for i in fused for r in program.calls[i].results]
+    turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*results, *_targets(program, early))}
     kept: dict[int, Tags] = {}
     for turn in range(schedule.rounds):
         for i in fused:
             machine.step(program.calls[i])
         now = {v: machine.read(v) for v in results}
-        kept = {v: np.where(schedule.turns(values[v].shape) == turn, now[v], kept.get(v, now[v])) for v in results}
+        kept = {v: np.where(turns[v] == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
             target, value = operand_list(program.calls[i])
-            machine.write(target, now[value], schedule.turns(values[target].shape) == turn)
-    targets = {operand_list(program.calls[i])[0] for i in early}
+            machine.write(target, now[value], turns[target] == turn)
+    targets = _targets(program, early)
     for v, tags in kept.items():
         source = _moved_from(program, fused, v, targets)
         machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
+
+
+def _targets(program: Program, early: list[int]) -> set[int]:
+    return {operand_list(program.calls[i])[0] for i in early}
 
 
 def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:
@@ -245,6 +263,16 @@ def _skeleton(call: Call) -> object:
 
 def _broadcast(tags: Tags, shape: tuple[int, ...], target: tuple[int, ...]) -> Tags:
     return np.broadcast_to(tags.reshape(shape), target).reshape(-1)
+
+
+def _reduced(call: Call, shape: tuple[int, ...]) -> Tags:
+    """For each result of a reduction the row-major positions of the elements that it combines."""
+    given = next((to_python(arg, ()) for name, arg in bound(call) if name == "dim"), None)
+    listed = given if isinstance(given, Sequence) else [] if given is None else [given]
+    dims = sorted({dim % len(shape) for dim in listed} if shape else set()) or list(range(len(shape)))
+    places = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    left = math.prod(n for dim, n in enumerate(shape) if dim not in dims)
+    return np.moveaxis(places, dims, range(-len(dims), 0)).reshape(left, math.prod(shape[dim] for dim in dims))
 
 
 def _scattered(call: Call, tags: dict[int, Tags]) -> Tags:

@@ -24,6 +24,7 @@ import torch
 from executor.args import to_python
 from executor.backends.base import Backend, Kernel
 from executor.calls import Calls, Runner, prepare
+from executor.elements import squeezed
 from executor.facts import facts, operand_list
 from executor.schema import resolve
 
@@ -148,6 +149,7 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[in
         env = _environment(region, inputs, count)
         kept: dict[int, torch.Tensor] = {}
         shares: dict[tuple[int, ...], torch.Tensor] = {}
+        mine: dict[int, torch.Tensor] = {}
         for turn in range(ROUNDS):
             for run in runners:
                 run(env)
@@ -155,13 +157,14 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[in
                 now: torch.Tensor = env[v]
                 if v not in kept:
                     kept[v] = now.clone()
-                shape = tuple(now.shape)
+                shape = squeezed(tuple(now.shape))
                 if shape not in shares:
                     shares[shape] = torch.randint(ROUNDS, shape, generator=schedule)
-                mine = shares[shape] == turn  # one thread computes an element of all values of this shape
-                kept[v] = torch.where(mine, now, kept[v])
+                # One thread computes an element of all values of this shape, dimensions of size 1 left out.
+                mine[v] = (shares[shape] == turn).reshape(now.shape)
+                kept[v] = torch.where(mine[v], now, kept[v])
             for target, value in region.early:
-                env[target].copy_(torch.where(shares[tuple(env[value].shape)] == turn, env[value], env[target]))
+                env[target].copy_(torch.where(mine[value], env[value], env[target]))
         return [kept[v] for v in region.outputs]
 
     return _handing_out(region, kernel, shared)

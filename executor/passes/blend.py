@@ -2,9 +2,10 @@
 
 One uniform lowering: the window of the storage that the read and its writes span is a flat value; each write, from the
 oldest to the newest, is scattered into it by its strides and offset (`as_strided_scatter`, a select between the newer
-value and what lay below); the read is a strided view of the result. If the oldest write covers the read, what lies
-below it is of no interest; else the window starts as what memory holds before those writes. A special form pays where
-all writes lie within the read: then the read's own value, not the window, is what they are scattered into.
+value and what lay below); the read is a strided view of the result. If the oldest write covers the read, or all of them
+together do, what lies below is of no interest; else the window starts as what memory holds before those writes. A
+special form pays where all writes lie within the read: then the read's own value, not the window, is what they are
+scattered into.
 
 What cannot be blended stays a read of memory, and will need a barrier: other dtypes on the same bytes, writes by calls
 of which only memory knows the result.
@@ -19,6 +20,7 @@ from executor.builder import Builder, sizes
 from executor.geometry import Overlap
 from executor.memory_ssa import MemorySSA, State, footprint
 from executor.passes.index_maps import project, row_major_walk
+from executor.passes.writeback import Remainder
 from executor.program import Value
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Blend(NamedTuple):
     """A read that can be blended: the layers from the oldest to the newest, and the flat frame that they are put in.
 
     `own`: the frame is the read itself. `walks`: offset and strides of each layer within the frame. `first`: the call
-    before which memory is read, if the oldest layer doesn't cover the read; `base`: a value through which to read it.
+    before which memory is read, if the layers don't cover the read; `base`: a value through which to read it.
     `temporary`: the memory is the program's own.
     """
 
@@ -95,20 +97,32 @@ def plan_blend(memory: MemorySSA, read: int, reach: list[Reach]) -> Blend | None
         if target.dtype != geometry.dtype:
             return None
         layers.append(Layer(target, stored, how))
-    below = reach[len(layers) :]
-    if not layers or any(memory.stored(write.call) is not None for write, _ in below):
+    if not layers:
         return None
+    below = reach[len(layers) :]
     first = reach[len(layers) - 1].write.call
     covered = layers[-1].overlap is not Overlap.PARTIAL
-    base = None if covered else _base(memory, geometry, first)
-    if not covered and base is None:
-        return None
+    base = None
+    if not covered and not _together(geometry, layers):
+        base = _base(memory, geometry, first)
+        if base is None or any(memory.stored(write.call) is not None for write, _ in below):
+            return None
     layers.reverse()
     inner = _walks_in_read(geometry, layers, covered=covered)
     frame, walks = (geometry, inner) if inner is not None else _window(geometry, layers)
     return Blend(
         geometry, tuple(layers), frame, inner is not None, walks, first, base, geometry.storage not in memory.entry
     )
+
+
+def _together(read: Value, layers: list[Layer]) -> bool:
+    """Whether layers none of which covers the read do so together."""
+    if sum(layer.target.numel for layer in layers) < read.numel:
+        return False
+    left = Remainder(footprint(read))
+    for layer in layers:
+        left.subtract(footprint(layer.target))
+    return left.empty
 
 
 def _base(memory: MemorySSA, read: Value, before: int) -> int | None:
@@ -165,6 +179,8 @@ def _lower_in_read(builder: Builder, plan: Blend, source: Source | None, before:
     layers = list(plan.layers)
     if plan.base is not None:
         dense = _load(builder, plan, source, before)
+    elif layers[0].overlap is Overlap.PARTIAL:
+        dense = builder.full(plan.frame, plan.frame.shape, 0, source)
     else:
         below = layers.pop(0)
         seen = project(builder, below.stored, plan.read, below.target, below.overlap, source)
