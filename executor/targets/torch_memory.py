@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import linecache
 
-from torch._dynamo import guards, pgo
+from torch._dynamo import funcname_cache, guards, pgo
 from torch._dynamo.utils import get_metrics_context
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import graph_module
@@ -41,9 +41,11 @@ def _break_cycles() -> None:
 
 
 def _forget_sources() -> None:
-    """Drops the source text of generated graphs, kept for tracebacks."""
+    """Drops the source text of generated graphs, kept for tracebacks, and what was found out about files that are none."""
     loader = getattr(graph_module, "_loader", None)
     if loader is not None:
         loader.eval_cache.clear()
     for file in [name for name in linecache.cache if name.startswith("<eval_with_key>")]:
         del linecache.cache[file]
+    for file in [name for name in funcname_cache.cache if name.startswith("<")]:
+        del funcname_cache.cache[file]
