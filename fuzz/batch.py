@@ -55,7 +55,7 @@ class Batch:
     """Draws programs, judges each once, and keeps the smallest failure.
 
     `judge` gives the verdict on a program. Failures of kinds that are `muted` are counted and passed over. The batch ends at
-    `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure.
+    `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure, at `found_at`.
     """
 
     judge: Callable[[Program], Verdict]
@@ -65,6 +65,7 @@ class Batch:
     programs: int = 0
     failures: int = 0
     kind: Kind | None = None
+    found_at: float = 0.0
     smallest: Program | None = None
     verdict: Verdict | None = None
     _known: dict[str, Kind | None] = field(default_factory=dict)
@@ -130,7 +131,8 @@ class Batch:
         if self.muted(kind):
             return None
         if self.kind is None:
-            self.kind, self.deadline = kind, time.monotonic() + self.shrink_seconds
+            self.kind, self.found_at = kind, time.monotonic()
+            self.deadline = self.found_at + self.shrink_seconds
         if self.kind.may_become(kind) and (self.smallest is None or size(program) < size(self.smallest)):
             self.smallest, self.verdict = program, verdict
         return kind
