@@ -37,6 +37,8 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "an output with one more size 1": (lambda x, _: ((x * 2).unsqueeze(0) + 1, x.add_(1))[0], (4,)),
     "a sum over a size 1": (lambda x, _: (x.sum(1) * 2, x.add_(1))[0], (4, 1)),
     "a sum of one element": (lambda x, _: x.copy_(x.sum() * 2), ()),
+    "after a store elsewhere": (lambda x, y: (x.add_(1), y.add_(1)), (4,)),
+    "after a store elsewhere, the other way round": (lambda x, y: (y.add_(1), x.add_(1)), (4,)),
     "elements beside it": (lambda x, _: ((x * 2)[1] + 1, x[0].add_(1))[0], (3, 3)),
     "overwritten elements": (
         lambda x, y: (torch.as_strided_scatter(x, y[0], (3,), (1,), 0) * 2, x[0].copy_(y[0] + 1))[0],

@@ -103,3 +103,11 @@ def test_views_belong_to_no_region() -> None:
     found = partition(program, everything)
     assert found.levels == (None,)
     assert found.regions == 0
+
+
+def test_only_write_backs_are_hazards() -> None:
+    """A write that eager makes anyway would end the region without any alias: its boundary is a break."""
+    program = trace(lambda x: (torch._foreach_add_([x], 1), x * 2)[1], torch.ones(3))
+    found = partition(program, everything)
+    assert found.levels == (-1, 0)
+    assert list(hazards(found, MemorySSA(program))) == []

@@ -1,0 +1,22 @@
+"""A store into fresh memory is the allocation, unless somebody still needs the stored value as it was."""
+
+from __future__ import annotations
+
+import torch
+
+from executor.passes.coalesce import coalesce
+from executor.passes.functional import out_of_place
+from executor.tracing import trace
+from tests.alias_programs import meaning
+
+
+def test_a_value_that_nobody_else_needs_becomes_memory_that_changes() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y[0].zero_()
+        return y
+
+    program = out_of_place(trace(fn, torch.ones(2, 3)))
+    merged = coalesce(program)
+    assert [sum(call.op == "aten.copy_.default" for call in one.calls) for one in (program, merged)] == [2, 1]
+    assert meaning(merged) == meaning(program)
