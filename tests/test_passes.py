@@ -227,6 +227,19 @@ def test_a_store_that_is_read_before_it_is_covered_lives() -> None:
     assert ops(through(trace(fn, torch.ones(3)), out_of_place, dead_stores)).count("copy_") == 2
 
 
+def test_a_copy_onto_itself_is_no_write() -> None:
+    assert ops(through(trace(lambda x: x.view(3).copy_(x), torch.ones(3)), out_of_place)) == ["view"]
+    assert "copy_" in ops(through(trace(lambda x: x.copy_(x.flip(0)), torch.ones(3)), out_of_place))
+
+
+def test_a_store_of_a_copy_of_a_copy_of_its_target_is_dead() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.copy_(x.clone().clone())
+
+    program = through(trace(fn, torch.ones(3)), out_of_place, dead_stores, dead_calls)
+    assert ops(program) == []
+
+
 def test_storing_what_was_loaded_there_is_no_store() -> None:
     program = through(trace(lambda x: x.copy_(x.clone()), torch.ones(3)), out_of_place, dead_stores, dead_calls)
     assert ops(program) == []

@@ -14,7 +14,7 @@ import msgspec
 from executor.args import Const, Ref, refs
 from executor.builder import Builder
 from executor.facts import access, facts, operand_list
-from executor.geometry import WriteKind, write_kind
+from executor.geometry import Overlap, WriteKind, overlap, write_kind
 from executor.memory_ssa import MemorySSA, footprint
 from executor.program import Call, contiguous_strides
 
@@ -73,6 +73,8 @@ def _reshape(builder: Builder, call: Call, *, changed: bool) -> None:
 
 
 def _write(builder: Builder, call: Call, memory: MemorySSA) -> None:
+    if call.op == "aten.copy_.default" and _onto_itself(builder, call):
+        return
     value = _written_value(builder, call, memory)
     if value is None:
         builder.calls.append(call)
@@ -81,6 +83,14 @@ def _write(builder: Builder, call: Call, memory: MemorySSA) -> None:
     geometry = builder.values[target]
     value = builder.cast(value, geometry.dtype, call.source)
     builder.copy(target, builder.expand(value, geometry.shape, call.source), call.source)
+
+
+def _onto_itself(builder: Builder, call: Call) -> bool:
+    """Whether a copy's source is its target, element by element: it changes nothing."""
+    operands = operand_list(call)
+    target, source = (builder.values[i] for i in operands[:2])
+    same = target.storage == source.storage and overlap(footprint(source), footprint(target)) is Overlap.MUST_ALIAS
+    return same and call.results in ((), (operands[0],))
 
 
 def _written_value(builder: Builder, call: Call, memory: MemorySSA) -> int | None:

@@ -54,16 +54,19 @@ def _is_dead(memory: MemorySSA, store: int) -> bool:
 
 
 def _changes_nothing(memory: MemorySSA, store: int) -> bool:
-    """Whether the store puts back what a copy of its target holds, and nobody has written there in the meantime."""
+    """Whether the store puts back what was loaded from its target, and nobody has written there in the meantime."""
     values, stored = memory.program.values, memory.stored(store)
     assert stored is not None, "asked of stores only"
-    maker = memory.maker.get(stored)
-    if maker is None or memory.program.calls[maker].op != "aten.clone.default":
-        return False
-    target, loaded = values[memory.accesses[store].writes[0]], values[memory.accesses[maker].reads[0]]
+    source, load = stored, store
+    while not memory.is_memory(source):
+        load = memory.maker.get(source, -1)
+        if load < 0 or memory.program.calls[load].op != "aten.clone.default":
+            return False
+        source = memory.accesses[load].reads[0]
+    target, loaded = values[memory.accesses[store].writes[0]], values[source]
     if target != loaded:
         return False
-    written = (values[w] for what in memory.accesses[maker + 1 : store] for w in what.writes)
+    written = (values[w] for what in memory.accesses[load + 1 : store] for w in what.writes)
     return not any(
         v.storage == target.storage and overlap(footprint(v), footprint(target)) is not Overlap.NO_ALIAS
         for v in written
