@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,7 @@ def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, jso
       aliasfuzz run --target thunder --target aot_eager --budget 5m
       aliasfuzz run --target thunder --workers 1 --json summary.json
     """
-    if workers != "auto" and not (workers.isdigit() and int(workers)):
+    if re.fullmatch(r"auto|0*[1-9][0-9]*", workers) is None:
         raise click.BadParameter(f"a positive number, or auto, not {workers!r}", param_hint="--workers")
     folder = Path(fuzz.__file__).parent
     command = [
@@ -79,7 +80,17 @@ def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, jso
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
-    sys.exit(_exit_code(subprocess.run(command, check=False).returncode))
+    sys.exit(_exit_code(_call(command)))
+
+
+def _call(command: list[str]) -> int:
+    """Runs a command to its end. Ctrl-C reaches it too, and it is given the time to keep what it found."""
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _exit_code(pytest_code: int) -> int:
@@ -120,8 +131,16 @@ def replay(cases: tuple[str, ...], target: str | None) -> None:
 
 def _chosen(names: tuple[str, ...]) -> list[tuple[Path, Case | CorpusError]]:
     if names:
-        return [(path, read(path)) for path in map(find, names)]
+        return [(path, _read(path)) for path in map(find, names)]
     return [entry for folder in (SHIPPED, findings_folder()) for entry in Store(folder).cases()]
+
+
+def _read(path: Path) -> Case | CorpusError:
+    """The case, or why there is none: one bad file does not keep the others from being replayed."""
+    try:
+        return read(path)
+    except CorpusError as error:
+        return error
 
 
 @cli.command()

@@ -33,21 +33,31 @@ class _TimeUp(BaseException):
 
 @contextlib.contextmanager
 def _prompt_interrupts() -> Iterator[None]:
-    """Lets Ctrl-C end the block at once, as a KeyboardInterrupt behind it. Has no effect outside the main thread."""
+    """Lets Ctrl-C end the block at once, as a KeyboardInterrupt behind it. Has no effect outside the main thread.
+
+    Hypothesis, interrupted while it draws, may take the draw that ended early for a flaky strategy, and say so instead.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    interrupts = []
+
     def interrupt(*_: object) -> None:
-        raise Interrupted
+        interrupts.append(Interrupted())
+        raise interrupts[-1]
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
-    except Interrupted:
-        raise KeyboardInterrupt from None
+    except BaseException:
+        if interrupts:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, previous)
+    if interrupts:
+        raise KeyboardInterrupt
 
 
 @dataclass

@@ -34,11 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Shards of one worker stay on it: groups are the only distribution of xdist that promises that."""
-    if getattr(config.option, "numprocesses", None) and config.option.dist in ("no", "load"):
+    if getattr(config.option, "numprocesses", None):
         config.option.dist = "loadgroup"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "xdist_group(name): as in xdist, which may be absent")
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[OPTIONS] = msgspec.convert(given["fuzz"], Options)
@@ -55,7 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
             batches=get("--fuzz-batches"),
             run=get("--fuzz-run"),
             corpus=get("--fuzz-corpus"),
-            root=config.rootpath,
+            root=config.invocation_params.dir,  # where new cases go, too
+            summary=get("--fuzz-json"),
         )
     except AliasfuzzError as error:
         raise pytest.UsageError(str(error)) from None
@@ -66,6 +68,7 @@ def _workers(config: pytest.Config) -> int:
     return len(config.option.tx) if processes and config.option.tx else int(processes or 1)
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest may run without xdist
 def pytest_configure_node(node: pytest.Item) -> None:  # called by xdist on the controller, once a worker
     node.workerinput["fuzz"] = msgspec.to_builtins(node.config.stash[OPTIONS])  # type: ignore[attr-defined]
 
@@ -133,10 +136,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Ends with 1 for a new bug and with 3 where the harness itself failed, whatever pytest calls the outcome."""
     config = session.config
-    if _is_worker(config) or config.option.collectonly or exitstatus not in (0, 1):
+    if _is_worker(config) or config.option.collectonly or exitstatus not in (0, 1, 2):
         return
     summary = summarize(config.stash[OPTIONS])
     code = summary.exit_code
-    session.exitstatus = 3 if exitstatus == 1 and code == 0 else code
+    if exitstatus != 2:  # interrupted
+        session.exitstatus = 3 if exitstatus == 1 and code == 0 else code
     if config.getoption("--fuzz-json"):
-        Path(config.getoption("--fuzz-json")).write_text(to_json(config.stash[OPTIONS], summary), encoding="utf-8")
+        Path(config.getoption("--fuzz-json")).write_text(
+            to_json(config.stash[OPTIONS], summary, int(session.exitstatus)), encoding="utf-8"
+        )

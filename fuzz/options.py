@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus.store import findings_folder
 from executor import targets
 from executor.errors import AliasfuzzError
 
@@ -84,6 +85,24 @@ def _seed(text: str) -> int:
         raise UsageError(f"a seed is a number such as 7 or 0x1f, not {text!r}") from None
 
 
+def _check_folders(run: Path, corpus: Path, summary: Path | None) -> None:
+    """Raises `UsageError` for a place that cannot be written to: better now than when something was found."""
+    _check_writable(run, "the journals", "--fuzz-run or another current folder")
+    _check_writable(corpus, "new cases", "ALIASFUZZ_CORPUS or --fuzz-corpus")
+    if summary is not None and (summary.is_dir() or not summary.absolute().parent.is_dir()):
+        raise UsageError(f"the summary cannot be written to {summary}: name a file in a folder that exists")
+
+
+def _check_writable(folder: Path, what: str, remedy: str) -> None:
+    whole = folder.absolute()
+    there = next(place for place in (whole, *whole.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{folder}, the folder for {what}, cannot be used: {there} is not a folder that can be written; "
+            f"choose another by {remedy}"
+        )
+
+
 def options(  # noqa: PLR0913 - one parameter an option
     *,
     names: list[str],
@@ -96,6 +115,7 @@ def options(  # noqa: PLR0913 - one parameter an option
     run: str | None,
     corpus: str,
     root: Path,
+    summary: str = "",
 ) -> Options:
     """The campaign that the command line asks for. Raises `UsageError` or `TargetError` for what it cannot."""
     if profile not in PROFILES:
@@ -105,11 +125,14 @@ def options(  # noqa: PLR0913 - one parameter an option
         targets.get(name)
     if run and any(Path(run).glob("*.jsonl")):
         raise UsageError(f"{run} holds an earlier run's journals; name a new folder")
+    if batches < 0:
+        raise UsageError(f"the number of batches is 1 or more, or 0 for no limit, not {batches}")
     number, count = shard(only) if only else (0, max(workers, 1))
     # A pull request's run repeats the same programs each time; the others look at new ones.
     drawn = _seed(seed) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{drawn:012x}"
     folder = Path(run) if run else root / ".aliasfuzz" / "runs" / name
+    _check_folders(folder, Path(corpus) if corpus else findings_folder(), Path(summary) if summary else None)
     return Options(
         chosen,
         drawn,

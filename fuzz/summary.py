@@ -93,8 +93,8 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
     yield f"journals: {options.folder}"
 
 
-def to_json(options: Options, summary: Summary) -> str:
-    """The summary for machines: an object with the seed, the exit code, and each target's totals and findings."""
+def to_json(options: Options, summary: Summary, exit_code: int) -> str:
+    """The summary for machines: an object with the seed, the exit code of pytest (2 if it was interrupted), and each target's totals and findings."""
     found = {
         name: {
             "programs": target.programs,
@@ -112,7 +112,7 @@ def to_json(options: Options, summary: Summary) -> str:
             "format": "aliasfuzz.summary",
             "version": 1,
             "seed": options.seed,
-            "exit_code": summary.exit_code,
+            "exit_code": exit_code,
             "missing": summary.missing,
             "targets": found,
         },

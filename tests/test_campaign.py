@@ -8,10 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
 
 from corpus.case import Case
 from corpus.store import Store
 from executor import targets
+from executor.program import Program
 from executor.targets.base import Target
 from fuzz import journal
 from fuzz.batch import Batch
@@ -173,3 +175,21 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         shard("crashing", tmp_path, batches=1)
     assert len(Store(tmp_path / "corpus").files()) == 1
+
+
+def test_ctrl_c_while_a_program_is_drawn_is_no_flaky_strategy() -> None:
+    drawn = 0
+
+    @st.composite
+    def interrupted(draw: st.DrawFn) -> Program:
+        nonlocal drawn
+        drawn += 1
+        draw(st.booleans())
+        if drawn == 20:
+            signal.raise_signal(signal.SIGINT)
+        draw(st.integers())
+        return Program((), (), (), (), None)
+
+    with pytest.raises(KeyboardInterrupt):
+        Batch(judge(targets.get("null"), 1), later(60), 30).run(interrupted(), 1)
+    assert drawn == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -95,6 +96,14 @@ def test_replay_names_an_unreadable_file_and_goes_on(folder: Path) -> None:
     assert "two-windows" in result.output
 
 
+def test_replay_of_named_files_goes_on_after_an_unreadable_one(folder: Path) -> None:
+    (folder / "broken.json").write_text("{")
+    result = run("replay", str(folder / "broken.json"), str(saved(folder)))
+    assert result.exit_code == 2
+    assert "unreadable" in result.output
+    assert re.search(r"two-windows.* open +open ", result.output)
+
+
 def test_show_prints_the_program_and_its_facts(folder: Path) -> None:
     path = saved(folder)
     result = run("show", path.stem)
@@ -142,7 +151,8 @@ def test_errors_of_users_have_no_traceback(monkeypatch: pytest.MonkeyPatch, caps
     assert "there is no target 'nul'" in capsys.readouterr().err
 
 
-def test_workers_must_be_a_number() -> None:
-    result = run("run", "--workers", "many")
+@pytest.mark.parametrize("workers", ["many", "0", "00", "-1", "1.5", "\N{SUPERSCRIPT TWO}", ""])
+def test_workers_must_be_a_number(workers: str) -> None:
+    result = run("run", "--workers", workers)
     assert result.exit_code == 2
-    assert "a positive number, or auto, not 'many'" in result.output
+    assert f"a positive number, or auto, not {workers!r}" in result.output

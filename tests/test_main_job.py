@@ -123,6 +123,32 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     assert "crashing: " in out
 
 
+def test_ctrl_c_of_the_command_keeps_what_was_found(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aliasfuzz", "run", "--target", "crashing", "--budget", "120s", "--workers", "1", "--json",
+         "out.json"], cwd=tmp_path, env=environment(tmp_path), text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+    try:
+        deadline = time.monotonic() + 100
+        runs = tmp_path / ".aliasfuzz" / "runs"
+        while time.monotonic() < deadline and not any('"finding"' in p.read_text() for p in runs.glob("*/*.jsonl")):
+            time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, out
+    assert "NEW: crashing differs from eager:" in out
+    assert json.loads((tmp_path / "out.json").read_text())["targets"]["crashing"]["findings"]
+
+
+def test_without_xdist(tmp_path: Path) -> None:
+    done = pytest_fuzz(tmp_path, "-p", "no:xdist", "--fuzz-target", "null", "--fuzz-budget", "2s")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^null: \d+ programs", done.stdout, re.MULTILINE)
+
+
 def test_run_as_a_command(tmp_path: Path) -> None:
     done = aliasfuzz(tmp_path, "run", "--target", "null", "--budget", "3s", "--workers", "1", "--json", "out.json")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -62,6 +62,29 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         given(tmp_path, names=["nul"])
 
 
+def test_places_that_cannot_be_written_are_named_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"file/new, the folder for the journals, .*/file is not a folder that can be"):
+        given(tmp_path, run=str(tmp_path / "file" / "new"))
+    with pytest.raises(UsageError, match=r"the folder for new cases, .* by ALIASFUZZ_CORPUS or --fuzz-corpus"):
+        given(tmp_path, corpus=str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"the summary cannot be written to .*/none/out.json"):
+        given(tmp_path, summary=str(tmp_path / "none" / "out.json"))
+    monkeypatch.setenv("ALIASFUZZ_CORPUS", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="the folder for new cases"):
+        given(tmp_path)
+    monkeypatch.setenv("ALIASFUZZ_CORPUS", str(tmp_path / "a" / "b"))
+    given(tmp_path, run=str(tmp_path / "c" / "d"), summary=str(tmp_path / "out.json"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_negative_number_of_batches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="1 or more, or 0 for no limit, not -1"):
+        given(tmp_path, batches=-1)
+
+
 def test_a_folder_with_a_run_in_it_is_not_used_again(tmp_path: Path) -> None:
     (tmp_path / "null-0.jsonl").write_text("")
     with pytest.raises(UsageError, match="holds an earlier run's journals; name a new folder"):

@@ -80,7 +80,7 @@ def test_progress_says_how_far_it_is(tmp_path: Path) -> None:
 
 def test_json_for_machines(tmp_path: Path) -> None:
     chosen = run(tmp_path)
-    data = json.loads(to_json(chosen, summarize(chosen)))
+    data = json.loads(to_json(chosen, summarize(chosen), 1))
     assert (data["format"], data["version"], data["seed"], data["exit_code"]) == ("aliasfuzz.summary", 1, 0xAB, 1)
     assert data["targets"]["thunder"]["findings"][0]["signature"] == "s1"
     assert data["missing"] == [["thunder", 0]]
