@@ -18,7 +18,7 @@ from executor.memory_ssa import footprint
 from executor.schema import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 # Values of up to this many elements are listed.
 LISTED = 1 << 12
-# An element may depend on so many elements of the target. With more it is taken to depend on all.
+# An element may depend on so many elements of the target before it is given up.
 _MOST = 4
+_ELSEWHERE = -2  # a position that is nobody's own
 # Their results hold what their operand holds, in the same row-major order, if they have as many elements. A reduction
 # has as many where every dimension that it reduces has size 1; a fuser makes a move of it.
 REDUCTIONS = frozenset({"sum", "mean", "prod", "amax", "amin", "any", "all"})
@@ -46,6 +47,15 @@ def elementwise(call: Call) -> bool:
     """Whether each element of the results depends on the operands' elements at its own position, broadcast, alone."""
     packet = call.op.split(".")[1]
     return torch.Tag.pointwise in resolve(call.op).tags or (facts(call.op).move and packet in _IN_ORDER)
+
+
+def crosses(call: Call, values: Sequence[Value]) -> bool:
+    """Whether an element of a result may combine several elements of an operand: other threads read them, at any time."""
+    operands = operand_list(call)
+    if not call.results or call.op == "aten.as_strided_scatter.default" or elementwise(call):
+        return False
+    in_order = call.op.split(".")[1] in _IN_ORDER and values[operands[0]].numel == values[call.results[0]].numel
+    return not in_order and any(values[v].numel > 1 for v in operands)
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -148,7 +158,7 @@ class _Listing:
             if found:
                 self.found[r] = found
         moved = {self.values[v].dtype for v in operands if self._is_copy(v)}
-        if call.op.split(".")[1] in _IN_ORDER:
+        if call.op.split(".")[1] in _IN_ORDER and not crosses(call, self.values):
             self.copies.update(r for r in call.results if self.values[r].dtype in moved)
 
     def _is_copy(self, v: int) -> bool:
@@ -167,11 +177,10 @@ class _Listing:
                 yield from (np.broadcast_to(one.reshape(shape), result.shape).reshape(-1) for one in found)
         elif call.op == "aten.as_strided_scatter.default":
             yield from self._scattered(call, result, operands)
+        elif crosses(call, self.values):
+            yield np.full(result.numel, _ELSEWHERE)
         else:
-            used = {position for found in operands.values() for one in found for position in np.unique(one).tolist()}
-            if len(used - {-1}) > _MOST:
-                raise _Unknown
-            yield from (np.full(result.numel, position) for position in used - {-1})
+            yield from (np.full(result.numel, one[0]) for found in operands.values() for one in found)
 
     def _scattered(self, call: Call, result: Value, operands: dict[int, list[Positions]]) -> Iterator[Positions]:
         base, source = operand_list(call)
@@ -197,4 +206,4 @@ def _in_place(found: Positions, own: Positions) -> bool:
 
 def _kept(found: list[Positions]) -> list[Positions]:
     """Those that say something, each once."""
-    return list({one.tobytes(): one for one in found if (one >= 0).any()}.values())
+    return list({one.tobytes(): one for one in found if (one != -1).any()}.values())

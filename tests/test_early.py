@@ -39,6 +39,10 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "a sum of one element": (lambda x, _: x.copy_(x.sum() * 2), ()),
     "after a store elsewhere": (lambda x, y: (x.add_(1), y.add_(1)), (4,)),
     "after a store elsewhere, the other way round": (lambda x, y: (y.add_(1), x.add_(1)), (4,)),
+    "a sum that nobody needs": (
+        lambda x, y: (torch.as_strided_scatter(y, x.sum(), (), (), 0)[1:] + 1, x[0].add_(1))[0],
+        (2,),
+    ),
     "elements beside it": (lambda x, _: ((x * 2)[1] + 1, x[0].add_(1))[0], (3, 3)),
     "overwritten elements": (
         lambda x, y: (torch.as_strided_scatter(x, y[0], (3,), (1,), 0) * 2, x[0].copy_(y[0] + 1))[0],
@@ -56,6 +60,7 @@ REFUSED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "broadcast from a size 1": (lambda x, y: (x * y.t(), x.add_(1))[0], (4, 1)),
     "shifted": (lambda x, _: x[1:].copy_((x * 2)[:3] + 1), (4,)),
     "a sum of two": (lambda x, _: x.mul_(x.sum()), (2,)),
+    "a sum of it and others": (lambda x, _: (x.sum() + 1, x[0].add_(1))[0], (2,)),
     "one element for all": (lambda x, y: (x[0] + y, x.add_(1))[0], (4,)),
     "scattered elsewhere": (
         lambda x, y: (torch.as_strided_scatter(y, x[:2] * 2, (2,), (1,), 1) + 1, x.add_(1))[0],

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from executor.args import Ref, refs, rename, to_python
-from executor.elements import REDUCTIONS, elementwise, squeezed
+from executor.elements import REDUCTIONS, crosses, elementwise, squeezed
 from executor.facts import facts, operand_list
 from executor.memory_ssa import MemorySSA, footprint
 from executor.schema import bound, resolve
@@ -97,11 +97,12 @@ class Machine:
             places, tags = places[only], tags[only]
         self.bytes_of(value.storage)[places[:, None] + np.arange(size)] = tags[:, None] * _BYTES + np.arange(size)
 
-    def step(self, call: Call, memory: dict[int, Tags] | None = None) -> None:
-        """Runs a call, which reads from `memory` where given."""
+    def step(self, call: Call, memory: dict[int, Tags] | None = None, given: dict[int, Tags] | None = None) -> None:
+        """Runs a call. It reads from `memory` where given; `given` are operands that are known."""
         written = facts(call.op).written
         operands = operand_list(call)
-        tags = {v: self.read(v, memory) for v in dict.fromkeys(operands)}
+        known = given or {}
+        tags = {v: known[v] if v in known else self.read(v, memory) for v in dict.fromkeys(operands)}
         results = dict.fromkeys((*call.results, *((v for v in operands[:1]) if written else ())))
         for number, v in enumerate(results):
             self.write(v, self._computed(call, v, number, tags))
@@ -162,12 +163,14 @@ class Schedule:
     """When each element is computed, in regions with early write-backs, and whether outputs are their input's memory.
 
     `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
-    Dimensions of size 1 are left out: they tell no threads apart.
+    Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what a reduction combines is read by the
+    threads of its operand's elements, each in its own round, and what depends on it is there in the last one.
     """
 
     rounds: int
     turns: Callable[[tuple[int, ...]], Tags]
     shares: bool
+    spreads: bool
 
 
 def drawn(seed: int, rounds: int = 3) -> Schedule:
@@ -177,7 +180,7 @@ def drawn(seed: int, rounds: int = 3) -> Schedule:
     def turns(shape: tuple[int, ...]) -> Tags:
         return np.array([schedule.randrange(rounds) for _ in range(math.prod(shape))], dtype=np.int64)
 
-    return Schedule(rounds, lru_cache(maxsize=None)(turns), schedule.random() < 0.5)
+    return Schedule(rounds, lru_cache(maxsize=None)(turns), schedule.random() < 0.5, schedule.random() < 0.5)
 
 
 def every_schedule(found: Partition) -> Iterator[Schedule]:
@@ -185,16 +188,19 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     if not found.early:
         yield drawn(0)
         return
-    shapes = dict.fromkeys(
-        squeezed(found.program.values[r].shape) for call in found.program.calls for r in call.results
-    )
-    for shares in (False, True):
+    values = found.program.values
+    calls = found.program.calls
+    crossing = [call for call in calls if crosses(call, values)]
+    read = (v for call in crossing for v in operand_list(call))
+    shapes = dict.fromkeys(squeezed(values[v].shape) for v in (*(r for call in calls for r in call.results), *read))
+    spreads = {False, bool(crossing)}
+    for shares, spread in itertools.product((False, True), sorted(spreads)):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
             left = iter(bits)
             table = {
                 shape: np.array(list(itertools.islice(left, math.prod(shape))), dtype=np.int64) for shape in shapes
             }
-            yield Schedule(2, table.__getitem__, shares)
+            yield Schedule(2, table.__getitem__, shares, spread)
 
 
 def under(found: Partition, interner: Interner, schedule: Schedule) -> Observation:
@@ -224,10 +230,17 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
     values = program.values
     results = [r for i in fused for r in program.calls[i].results]
     turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*results, *_targets(program, early))}
+    if schedule.spreads:
+        turns.update((r, np.full(values[r].numel, schedule.rounds - 1)) for r in _combining(program, fused))
     kept: dict[int, Tags] = {}
+    read: dict[tuple[int, int], Tags] = {}
     for turn in range(schedule.rounds):
         for i in fused:
-            machine.step(program.calls[i])
+            call = program.calls[i]
+            for v in operand_list(call) if schedule.spreads and crosses(call, values) else ():
+                mine = schedule.turns(squeezed(values[v].shape)) >= turn
+                read[i, v] = np.where(mine, machine.read(v), read.get((i, v), 0))
+            machine.step(call, given={v: tags for (j, v), tags in read.items() if i == j})
         now = {v: machine.read(v) for v in results}
         kept = {v: np.where(turns[v] == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
@@ -237,6 +250,16 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
     for v, tags in kept.items():
         source = _moved_from(program, fused, v, targets)
         machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
+
+
+def _combining(program: Program, fused: list[int]) -> Iterator[int]:
+    """The results that wait for what several threads read."""
+    waiting: set[int] = set()
+    for i in fused:
+        call = program.calls[i]
+        if crosses(call, program.values) or any(program.values[v].storage in waiting for v in operand_list(call)):
+            waiting.update(program.values[r].storage for r in call.results)
+            yield from call.results
 
 
 def _targets(program: Program, early: list[int]) -> set[int]:
