@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -94,8 +95,8 @@ def _call(command: list[str]) -> int:
 
 
 def _exit_code(pytest_code: int) -> int:
-    """Ours for pytest's: it ends with the summary's own code, 4 for bad usage, and 2 when interrupted."""
-    return {0: 0, 1: 1, 2: 130, 4: 2}.get(pytest_code, 3)
+    """Ours for pytest's: it ends with the summary's own code, 4 for bad usage, and 2, or by the signal, when interrupted."""
+    return {0: 0, 1: 1, 2: 130, 4: 2, -signal.SIGINT: 130}.get(pytest_code, 3)
 
 
 @cli.command()

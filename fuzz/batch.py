@@ -66,12 +66,14 @@ class Batch:
 
     `judge` gives the verdict on a program. Failures of kinds that are `muted` are counted and passed over. The batch ends at
     `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure, at `found_at`.
+    `judged` is told the numbers of programs and failures so far, after each program.
     """
 
     judge: Callable[[Program], Verdict]
     deadline: float
     shrink_seconds: float
     muted: Callable[[Kind], bool] = lambda kind: False
+    judged: Callable[[int, int], None] = lambda programs, failures: None
     programs: int = 0
     failures: int = 0
     kind: Kind | None = None
@@ -134,9 +136,10 @@ class Batch:
         begun = time.monotonic()
         verdict = self.judge(program)
         self._seconds += time.monotonic() - begun
+        self.failures += not verdict.ok
+        self.judged(self.programs, self.failures)
         if verdict.ok:
             return None
-        self.failures += 1
         kind = kind_of(verdict)
         if self.muted(kind):
             return None

@@ -26,6 +26,7 @@ from strategies.programs import programs
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
 HEAD_START = {"exception": 1, "timeout": 1, "strides": 1, "identity": 2}
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
+SECONDS_BETWEEN_PULSES = 4.0
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
 
 
@@ -62,6 +63,32 @@ class Totals:
     findings: list[Finding] = field(default_factory=list)
 
 
+class Pulse:
+    """Writes a shard's totals to its journal: after each batch, and now and then within one, so that progress shows."""
+
+    def __init__(self, plan: Plan, totals: Totals, journal: Journal, start: float) -> None:
+        self._plan, self._totals, self._journal, self._start = plan, totals, journal, start
+        self._last = start
+
+    def judged(self, programs: int, failures: int) -> None:
+        """Writes, if the last time is long ago, the totals with those of the batch that runs."""
+        if time.monotonic() > self._last + SECONDS_BETWEEN_PULSES:
+            self.write(programs, failures)
+
+    def write(self, programs: int = 0, failures: int = 0) -> None:
+        """Writes the totals of all batches that ended, and what is given on top."""
+        self._last = time.monotonic()
+        self._journal.write(
+            "batch",
+            target=self._plan.target,
+            shard=self._plan.shard,
+            programs=self._totals.programs + programs,
+            failures=self._totals.failures + failures,
+            batches=self._totals.batches,
+            seconds=round(self._last - self._start, 3),
+        )
+
+
 def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
     """The seed of a batch: the same for the same campaign, so that any batch can be run again alone."""
     text = f"{seed}/{target}/{shard}/{batch}"
@@ -88,11 +115,12 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     """
     compiler = targets.get(plan.target)
     totals, shrunk, start = Totals(), Counter[Kind](), time.monotonic()
+    pulse = Pulse(plan, totals, journal, start)
     strategy = programs(compiler.limits)
     seen: set[Signature] = set()
     while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
         seed = batch_seed(plan.seed, plan.target, plan.shard, totals.batches)
-        batch = Batch(judge(compiler, seed), plan.deadline, plan.shrink_seconds, muted(shrunk, seed))
+        batch = Batch(judge(compiler, seed), plan.deadline, plan.shrink_seconds, muted(shrunk, seed), pulse.judged)
         try:
             batch.run(strategy, seed)
         finally:
@@ -103,15 +131,7 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
             if batch.kind is not None and batch.verdict is not None:
                 shrunk.update({batch.kind, kind_of(batch.verdict)})
                 _keep(batch.verdict, store, known, seen, totals, journal)
-            journal.write(
-                "batch",
-                target=plan.target,
-                shard=plan.shard,
-                programs=totals.programs,
-                failures=totals.failures,
-                batches=totals.batches,
-                seconds=round(totals.seconds, 3),
-            )
+            pulse.write()
         compiler.reset()
     journal.write("done", target=plan.target, shard=plan.shard)
     return totals

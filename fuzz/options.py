@@ -130,7 +130,8 @@ def options(  # noqa: PLR0913 - one parameter an option
     number, count = shard(only) if only else (0, max(workers, 1))
     # A pull request's run repeats the same programs each time; the others look at new ones.
     drawn = _seed(seed) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
-    name = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{drawn:012x}"
+    # With the process, because two runs may begin in one second and with one seed.
+    name = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{drawn:012x}-{os.getpid()}"
     folder = Path(run) if run else root / ".aliasfuzz" / "runs" / name
     _check_folders(folder, Path(corpus) if corpus else findings_folder(), Path(summary) if summary else None)
     return Options(

@@ -156,3 +156,8 @@ def test_workers_must_be_a_number(workers: str) -> None:
     result = run("run", "--workers", workers)
     assert result.exit_code == 2
     assert f"a positive number, or auto, not {workers!r}" in result.output
+
+
+@pytest.mark.parametrize(("code", "ours"), [(0, 0), (1, 1), (2, 130), (-2, 130), (3, 3), (4, 2), (5, 3), (-9, 3)])
+def test_exit_codes_of_run(code: int, ours: int) -> None:
+    assert commands._exit_code(code) == ours

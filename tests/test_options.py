@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def test_defaults_are_ours_for_a_minute_on_every_worker(tmp_path: Path) -> None:
     assert made.targets == ("pipeline",)
     assert (made.shards, made.shard_count, made.budget) == ((0, 1), 2, 60.0)
     assert made.folder.startswith(str(tmp_path / ".aliasfuzz" / "runs"))
+    assert made.folder.endswith(f"-{os.getpid()}")
 
 
 def test_seeds_differ_from_run_to_run_but_for_pull_requests(tmp_path: Path) -> None:
