@@ -579,6 +579,9 @@ def test_write_kind_of_large_tensors() -> None:
     assert large.numel > geometry.LISTED_BY_WRITE_KIND
     assert write_kind(large, [large]) is WriteKind.DEFINED
     assert write_kind(large, [replace(large, dtype="int32")]) is WriteKind.DEFINED
+    # The stride of a dimension of size 1 means nothing.
+    one_of_large = f32((1, 2048, 2048), (9, 2048, 1))
+    assert write_kind(one_of_large, [replace(one_of_large, strides=(5, 2048, 1))]) is WriteKind.DEFINED
     assert write_kind(large, [f32((2048, 1, 2048), (2048, 9, 1))]) is WriteKind.ORDER_DEPENDENT
     assert write_kind(large, [f32((2048, 2048), (1, 2048))]) is WriteKind.ORDER_DEPENDENT
     assert write_kind(large, [replace(large, offset=2048 * 2048)]) is WriteKind.DEFINED
