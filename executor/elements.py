@@ -66,9 +66,10 @@ def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 def at_own_positions(memory: MemorySSA, region: set[int], store: int) -> bool:
     """Whether whatever leaves the region depends, of the target of `store`, on what lies at its own position only.
 
-    Such an element is computed by the thread that overwrites what it depends on. Outputs must have the target's shape
-    for that, up to dimensions of size 1; the stored value alone may have come there through any shapes. Nor may an
-    output that depends on the target be reached from it by moves alone: it might be the target. False if in doubt.
+    Such an element is computed by the thread that overwrites what it depends on. For that, outputs and all on the way
+    to them must have the target's shape, up to dimensions of size 1; the stored value alone may come through any
+    shapes, since it cannot be stored before it is known. Nor may an output that depends on the target be reached from
+    it by moves alone: it might be the target. False if in doubt.
     """
     try:
         return _Listing(memory, region, store).is_safe()
@@ -86,6 +87,9 @@ class _Listing:
         self.made = {self.values[r].storage: r for i in region for r in self.program.calls[i].results}
         self.found: dict[int, list[Positions]] = {}
         self.copies: set[int] = set()
+        self.detours: set[int] = (
+            set()
+        )  # computed by other threads than those of the target, or from what these computed
         if len(self.made) != sum(len(self.program.calls[i].results) for i in region):
             raise _Unknown  # two results on one storage
         for i in sorted(region):
@@ -110,7 +114,7 @@ class _Listing:
         if not found:
             return True
         result = self.made[self.values[v].storage]
-        if result in self.copies or squeezed(self.values[result].shape) != squeezed(self.target.shape):
+        if result in self.copies or result in self.detours:
             return False
         own = self._within(v, result)
         return all(_in_place(one, own) for one in found)
@@ -157,6 +161,9 @@ class _Listing:
                 raise _Unknown
             if found:
                 self.found[r] = found
+        shape = squeezed(self.target.shape)
+        passed = not self.detours.isdisjoint(self.made.get(self.values[v].storage) for v in operands)
+        self.detours.update(r for r in call.results if passed or squeezed(self.values[r].shape) != shape)
         moved = {self.values[v].dtype for v in operands if self._is_copy(v)}
         if call.op.split(".")[1] in _IN_ORDER and not crosses(call, self.values):
             self.copies.update(r for r in call.results if self.values[r].dtype in moved)

@@ -48,8 +48,8 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
         lambda x, y: (torch.as_strided_scatter(x, y[0], (3,), (1,), 0) * 2, x[0].copy_(y[0] + 1))[0],
         (3, 3),
     ),
-    "scattered to the same place": (
-        lambda x, y: (torch.as_strided_scatter(y, x[:2] * 2, (2,), (1,), 0) + 1, x.add_(1))[0],
+    "scattered to the same place, and stored there": (
+        lambda x, y: x.copy_(torch.as_strided_scatter(y, x[:2] * 2, (2,), (1,), 0) + 1),
         (4,),
     ),
 }
@@ -60,8 +60,13 @@ REFUSED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "broadcast from a size 1": (lambda x, y: (x * y.t(), x.add_(1))[0], (4, 1)),
     "shifted": (lambda x, _: x[1:].copy_((x * 2)[:3] + 1), (4,)),
     "a sum of two": (lambda x, _: x.mul_(x.sum()), (2,)),
+    "an output by way of other threads": (lambda x, _: ((x.view(-1) + 1).view(3, 2) * 2, x.add_(1))[0], (3, 2)),
     "a sum of it and others": (lambda x, _: (x.sum() + 1, x[0].add_(1))[0], (2,)),
     "one element for all": (lambda x, y: (x[0] + y, x.add_(1))[0], (4,)),
+    "scattered to the same place by other threads": (
+        lambda x, y: (torch.as_strided_scatter(y, x[:2] * 2, (2,), (1,), 0) + 1, x.add_(1))[0],
+        (4,),
+    ),
     "scattered elsewhere": (
         lambda x, y: (torch.as_strided_scatter(y, x[:2] * 2, (2,), (1,), 1) + 1, x.add_(1))[0],
         (4,),

@@ -163,8 +163,9 @@ class Schedule:
     """When each element is computed, in regions with early write-backs, and whether outputs are their input's memory.
 
     `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
-    Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what a reduction combines is read by the
-    threads of its operand's elements, each in its own round, and what depends on it is there in the last one.
+    Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what other threads compute or read
+    (values of other shapes, elements that are reduced) is as it was in their round, and what waits for it is there in
+    the last one; else each thread computes all that it needs anew.
     """
 
     rounds: int
@@ -193,8 +194,7 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     crossing = [call for call in calls if crosses(call, values)]
     read = (v for call in crossing for v in operand_list(call))
     shapes = dict.fromkeys(squeezed(values[v].shape) for v in (*(r for call in calls for r in call.results), *read))
-    spreads = {False, bool(crossing)}
-    for shares, spread in itertools.product((False, True), sorted(spreads)):
+    for shares, spread in itertools.product((False, True), (False, True)):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
             left = iter(bits)
             table = {
@@ -230,8 +230,9 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
     values = program.values
     results = [r for i in fused for r in program.calls[i].results]
     turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*results, *_targets(program, early))}
+    made: dict[int, Tags] = {}
     if schedule.spreads:
-        turns.update((r, np.full(values[r].numel, schedule.rounds - 1)) for r in _combining(program, fused))
+        turns.update((r, np.full(values[r].numel, schedule.rounds - 1)) for r in _waiting(program, fused))
     kept: dict[int, Tags] = {}
     read: dict[tuple[int, int], Tags] = {}
     for turn in range(schedule.rounds):
@@ -241,6 +242,9 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
                 mine = schedule.turns(squeezed(values[v].shape)) >= turn
                 read[i, v] = np.where(mine, machine.read(v), read.get((i, v), 0))
             machine.step(call, given={v: tags for (j, v), tags in read.items() if i == j})
+            for r in call.results if schedule.spreads else ():
+                made[r] = np.where(turns[r] >= turn, machine.read(r), made.get(r, 0))
+                machine.write(r, made[r])
         now = {v: machine.read(v) for v in results}
         kept = {v: np.where(turns[v] == turn, now[v], kept.get(v, now[v])) for v in results}
         for i in early:
@@ -252,13 +256,17 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
         machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
 
 
-def _combining(program: Program, fused: list[int]) -> Iterator[int]:
-    """The results that wait for what several threads read."""
+def _waiting(program: Program, fused: list[int]) -> Iterator[int]:
+    """The results that wait for what other threads compute: those of several elements, or of another shape."""
+    values = program.values
     waiting: set[int] = set()
+    made = {values[r].storage: squeezed(values[r].shape) for i in fused for r in program.calls[i].results}
     for i in fused:
         call = program.calls[i]
-        if crosses(call, program.values) or any(program.values[v].storage in waiting for v in operand_list(call)):
-            waiting.update(program.values[r].storage for r in call.results)
+        homes = {values[v].storage for v in operand_list(call)} & made.keys()
+        others = any(made[home] != squeezed(values[r].shape) for home in homes for r in call.results)
+        if crosses(call, values) or others or homes & waiting:
+            waiting.update(values[r].storage for r in call.results)
             yield from call.results
 
 
