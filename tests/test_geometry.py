@@ -538,6 +538,26 @@ def test_the_short_cuts_are_taken() -> None:
     assert not geometry._listable(23, f32((), ()), ROW_MAJOR)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "shared"),
+    [
+        (f32((3, 3, 3), (53, 90, 49), 3), f32((3, 3, 3), (80, 89, 90), 7), False),
+        # Their first elements only.
+        (f32((3, 3, 3), (37, 27, 62), 7), f32((3, 3, 3), (65, 65, 55), 7), True),
+    ],
+)
+def test_the_list_decides_what_the_solver_gave_up(a: Footprint, b: Footprint, shared: bool) -> None:  # noqa: FBT001 - a parameter of the case
+    with pytest.raises(np.exceptions.TooHardError):
+        geometry._solve(geometry._array(a, 4), geometry._array(b, 4), max_work=1)
+    assert geometry._shares(a, b, 1) is geometry._shares(b, a, 1) is shared
+    assert twin_overlap(a, b) is (Overlap.PARTIAL if shared else Overlap.NO_ALIAS)
+
+
+def test_a_run_is_joined_with_the_one_below_it_only() -> None:
+    """10 steps of 100 fit the run of 10 elements, but not the run of 2 that has that stride."""
+    assert overlap(f32((), (), 200), f32((5, 2, 10), (1000, 100, 1))) is Overlap.NO_ALIAS
+
+
 def test_write_kind_of_textbook_calls() -> None:
     x = torch.zeros(3, 4)
     row, square = of(x[0]), of(x[:, :3])
