@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 
 import fuzz
 from corpus.case import Case, CorpusError
@@ -25,7 +26,9 @@ from fuzz.replay import replay as replay_case
 from fuzz.script import check_script
 from fuzz.script import script as script_of
 
-console = Console(highlight=False, soft_wrap=True)
+# A pipe has no width: there the names of cases are written whole, to be copied and searched for.
+_PIPE = "COLUMNS" not in os.environ and not (sys.stdout is not None and sys.stdout.isatty())
+console = Console(highlight=False, soft_wrap=True, width=240 if _PIPE else None)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,7 +118,7 @@ def replay(cases: tuple[str, ...], target: str | None) -> None:
     """
     if target is not None:
         targets.get(target)
-    table = Table("case", "target", "recorded", "now", "what", box=None, pad_edge=False)
+    table = Table(Column("case", overflow="fold"), "target", "recorded", "now", "what", box=None, pad_edge=False)
     worst = 0
     for path, case in _chosen(cases):
         if isinstance(case, CorpusError):

@@ -169,6 +169,8 @@ def _check_repeats(subject: Subject, way: Way, eager: Run) -> None:
 
 def _exceeded(counts: Mapping[str, int], bounds: Mapping[str, int]) -> Iterator[Mismatch]:
     for name, most in bounds.items():
+        if counts and name not in counts:
+            raise ArgumentError(f"the bound {name!r} is no metric of this target; it has {', '.join(counts)}")
         if counts.get(name, 0) > most:
             yield Mismatch("count", name, f"at most {most}", str(counts[name]), name)
 

@@ -129,9 +129,15 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
     yield f"  aliasfuzz script {Path(finding['path']).name}"
 
 
+def _tests() -> str:
+    """The folder of the main job's tests, as short as it can be written from here."""
+    folder, here = Path(__file__).resolve().parent, Path.cwd()
+    return f"{folder.relative_to(here) if folder.is_relative_to(here) else folder}/"
+
+
 def rerun(options: Options, target: str, number: int) -> str:
     """The command that repeats one shard's programs."""
     return (
-        f"pytest fuzz/ --fuzz-target {target} --fuzz-seed {options.seed:#x} "
+        f"pytest {_tests()} --fuzz-target {target} --fuzz-seed {options.seed:#x} "
         f"--fuzz-shard {number}/{options.shard_count} --fuzz-budget {options.budget:g}s"
     )

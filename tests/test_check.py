@@ -417,3 +417,10 @@ def test_tensors_that_cannot_be_compared() -> None:
 def test_arguments_that_make_no_call_are_named(fn: Any, args: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         check(fn, args, target="null")
+
+
+def test_a_bound_on_what_is_not_counted_is_named() -> None:
+    with pytest.raises(ArgumentError, match="'barrier' is no metric of this target; it has regions, barriers, breaks"):
+        check(add_one, [base()], target="pipeline", bounds={"barrier": 0})
+    assert check(add_one, [base()], target="pipeline", bounds={"barriers": 0}).ok
+    assert check(add_one, [base()], target="null", bounds={"barriers": 0}).ok

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -161,3 +164,12 @@ def test_workers_must_be_a_number(workers: str) -> None:
 @pytest.mark.parametrize(("code", "ours"), [(0, 0), (1, 1), (2, 130), (-2, 130), (3, 3), (4, 2), (5, 3), (-9, 3)])
 def test_exit_codes_of_run(code: int, ours: int) -> None:
     assert commands._exit_code(code) == ours
+
+
+def test_a_pipe_gets_the_names_of_cases_whole(folder: Path) -> None:
+    short = saved(folder, target="null", state="fixed")
+    path = short.rename(folder / f"{'long-' * 15}{short.name}")
+    plain = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = subprocess.run([sys.executable, "-m", "aliasfuzz", "replay", str(path)], env=plain, text=True,
+                          capture_output=True, check=True)  # fmt: skip
+    assert path.name in done.stdout

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fuzz.journal import Journal
 from fuzz.options import Options
 from fuzz.summary import closing_lines, progress, summarize, to_json
@@ -59,7 +61,9 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert summarize(chosen).exit_code == 1
 
 
-def test_closing_lines(tmp_path: Path) -> None:
+def test_closing_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[1]
+    monkeypatch.chdir(root)
     chosen = run(tmp_path)
     lines = list(closing_lines(chosen, summarize(chosen)))
     assert "null: 400 programs, 200 programs/s, 0 failures (0 distinct)" in lines
@@ -67,6 +71,10 @@ def test_closing_lines(tmp_path: Path) -> None:
     assert ("thunder: shard 0 did not end; run it again with: pytest fuzz/ --fuzz-target thunder --fuzz-seed 0xab "
             "--fuzz-shard 0/2 --fuzz-budget 60s") in lines  # fmt: skip
     assert sum(line.startswith("NEW: ") for line in lines) == 1
+    monkeypatch.chdir(tmp_path)
+    assert f"run it again with: pytest {root}/fuzz/ --fuzz-target" in "\n".join(
+        closing_lines(chosen, summarize(chosen))
+    )
     assert "  aliasfuzz script s1.json" in lines
 
 
