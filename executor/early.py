@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from executor.args import refs
-from executor.elements import at_own_positions, elementwise, squeezed
+from executor.elements import at_own_positions, crosses, elementwise, squeezed
 from executor.facts import facts, operand_list
 from executor.geometry import Overlap, WriteKind, overlap, write_kind
 from executor.memory_ssa import footprint
@@ -44,7 +44,7 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     seen = _seen_by_others(found, memory, store, region)
     if seen is not None:
         return seen
-    moved = _other_inputs(memory, region, target) or _other_positions(memory, region, target)
+    moved = _other_inputs(memory, region, target) or _other_positions(memory, region, store)
     return None if moved is None or at_own_positions(memory, region, store) else moved
 
 
@@ -81,9 +81,10 @@ def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | Non
     return None
 
 
-def _other_positions(memory: MemorySSA, region: set[int], target: int) -> str | None:
+def _other_positions(memory: MemorySSA, region: set[int], store: int) -> str | None:
     """Whether an element of the target may be read for another position, on the way to any output; by shapes alone."""
     program, values = memory.program, memory.program.values
+    target = memory.accesses[store].writes[0]
     shape = squeezed(values[target].shape)
     # The values that depend on the target. All inputs of the region that meet it do so at the same positions.
     inputs = {v for i in region for v in memory.accesses[i].reads}
@@ -93,11 +94,14 @@ def _other_positions(memory: MemorySSA, region: set[int], target: int) -> str | 
         if value == values[target] or (i in inputs and _meets(value, values[target]))
     }
     copies = set(reached)  # those that a fuser may take for the target itself
+    waiting: set[int] = set()  # what waits for a reduction, and may load the target again then
     for i, call in enumerate(program.calls):
         operands = operand_list(call) if memory.accesses[i].address else memory.accesses[i].reads
         used = [
             v if v in reached else _whole(memory, v) for v in operands if not reached.isdisjoint((v, _root(memory, v)))
         ]
+        if i in region and (crosses(call, values) or any(_root(memory, v) in waiting for v in operands)):
+            waiting.update(call.results)
         if i not in region or not used:
             continue
         if not elementwise(call):
@@ -113,12 +117,15 @@ def _other_positions(memory: MemorySSA, region: set[int], target: int) -> str | 
             and values[used[0]].dtype == values[call.results[0]].dtype
         ):
             copies.update(call.results)
-    outside = {
+    outside = {_root(memory, v) for v in refs(program.outputs)} | {
         _root(memory, v)
         for i, call in enumerate(program.calls)
-        if i not in region and not memory.accesses[i].address
+        if i not in region and i != store and not memory.accesses[i].address
         for v in operand_list(call)
-    } | {_root(memory, v) for v in refs(program.outputs)}
+    }
+    if not outside.isdisjoint(reached & waiting):
+        return "what is read of its target waits for a reduction and leaves the region"
+    outside.update(_root(memory, v) for v in operand_list(program.calls[store]))
     if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None

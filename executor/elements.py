@@ -68,7 +68,8 @@ def at_own_positions(memory: MemorySSA, region: set[int], store: int) -> bool:
 
     Such an element is computed by the thread that overwrites what it depends on. For that, outputs and all on the way
     to them must have the target's shape, up to dimensions of size 1; the stored value alone may come through any
-    shapes, since it cannot be stored before it is known. Nor may an output that depends on the target be reached from
+    shapes, since it cannot be stored before it is known. Nor may they wait for a reduction, even one of something else:
+    threads that wait may load the target again when they go on (seen on nvFuser for `T * sum(X)`). Nor may an output that depends on the target be reached from
     it by moves alone: it might be the target. False if in doubt.
     """
     try:
@@ -87,9 +88,9 @@ class _Listing:
         self.made = {self.values[r].storage: r for i in region for r in self.program.calls[i].results}
         self.found: dict[int, list[Positions]] = {}
         self.copies: set[int] = set()
-        self.detours: set[int] = (
-            set()
-        )  # computed by other threads than those of the target, or from what these computed
+        # Results that other threads than those of the target compute from it, or that come from those.
+        self.detours: set[int] = set()
+        self.waiting: set[int] = set()  # the storages of results that wait for a reduction
         if len(self.made) != sum(len(self.program.calls[i].results) for i in region):
             raise _Unknown  # two results on one storage
         for i in sorted(region):
@@ -114,7 +115,7 @@ class _Listing:
         if not found:
             return True
         result = self.made[self.values[v].storage]
-        if result in self.copies or result in self.detours:
+        if result in self.copies or result in self.detours or self.values[v].storage in self.waiting:
             return False
         own = self._within(v, result)
         return all(_in_place(one, own) for one in found)
@@ -150,6 +151,8 @@ class _Listing:
         return np.where(places[order][nearest] == wanted, order[nearest], -1)
 
     def _call(self, call: Call, reads: tuple[int, ...]) -> None:
+        if crosses(call, self.values) or not self.waiting.isdisjoint(self.values[v].storage for v in reads):
+            self.waiting.update(self.values[r].storage for r in call.results)
         operands = {v: found for v in reads if (found := self.of(v))}
         if not operands:
             return

@@ -39,6 +39,8 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "a sum of one element": (lambda x, _: x.copy_(x.sum() * 2), ()),
     "after a store elsewhere": (lambda x, y: (x.add_(1), y.add_(1)), (4,)),
     "after a store elsewhere, the other way round": (lambda x, y: (y.add_(1), x.add_(1)), (4,)),
+    "stored when a sum of something else is known": (lambda x, y: x.mul_(y.sum()), (3,)),
+    "beside a broadcast of something else": (lambda x, y: (x + (y[0] * 2), x.add_(1))[0], (3,)),
     "a sum that nobody needs": (
         lambda x, y: (torch.as_strided_scatter(y, x.sum(), (), (), 0)[1:] + 1, x[0].add_(1))[0],
         (2,),
@@ -61,6 +63,7 @@ REFUSED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "shifted": (lambda x, _: x[1:].copy_((x * 2)[:3] + 1), (4,)),
     "a sum of two": (lambda x, _: x.mul_(x.sum()), (2,)),
     "an output by way of other threads": (lambda x, _: ((x.view(-1) + 1).view(3, 2) * 2, x.add_(1))[0], (3, 2)),
+    "an output that waits for a sum of something else": (lambda x, y: (x * y.sum() + 1, x.add_(1))[0], (3,)),
     "a sum of it and others": (lambda x, _: (x.sum() + 1, x[0].add_(1))[0], (2,)),
     "one element for all": (lambda x, y: (x[0] + y, x.add_(1))[0], (4,)),
     "scattered to the same place by other threads": (

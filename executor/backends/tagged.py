@@ -22,6 +22,7 @@ import torch
 from executor.args import Ref, refs, rename, to_python
 from executor.elements import REDUCTIONS, crosses, elementwise, squeezed
 from executor.facts import facts, operand_list
+from executor.geometry import Overlap, overlap
 from executor.memory_ssa import MemorySSA, footprint
 from executor.schema import bound, resolve
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from executor.partition import Partition
-    from executor.program import Call, Program
+    from executor.program import Call, Program, Value
 
     Tags = npt.NDArray[np.int64]
 
@@ -164,8 +165,8 @@ class Schedule:
 
     `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
     Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what other threads compute or read
-    (values of other shapes, elements that are reduced) is as it was in their round, and what waits for it is there in
-    the last one; else each thread computes all that it needs anew.
+    (values of other shapes, elements that are reduced) is as it was in their round, and what waits for a reduction, or
+    for what they make of an early target, is there in the last one; else each thread computes all that it needs anew.
     """
 
     rounds: int
@@ -232,7 +233,10 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
     turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*results, *_targets(program, early))}
     made: dict[int, Tags] = {}
     if schedule.spreads:
-        turns.update((r, np.full(values[r].numel, schedule.rounds - 1)) for r in _waiting(program, fused))
+        turns.update(
+            (r, np.full(values[r].numel, schedule.rounds - 1))
+            for r in _waiting(program, fused, _targets(program, early))
+        )
     kept: dict[int, Tags] = {}
     read: dict[tuple[int, int], Tags] = {}
     for turn in range(schedule.rounds):
@@ -256,18 +260,28 @@ def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list
         machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
 
 
-def _waiting(program: Program, fused: list[int]) -> Iterator[int]:
-    """The results that wait for what other threads compute: those of several elements, or of another shape."""
+def _waiting(program: Program, fused: list[int], targets: set[int]) -> Iterator[int]:
+    """The results that wait for other threads: for a reduction, or for what these compute from an early target."""
     values = program.values
+    made: dict[int, tuple[int, ...]] = {}
     waiting: set[int] = set()
-    made = {values[r].storage: squeezed(values[r].shape) for i in fused for r in program.calls[i].results}
+    touched: set[int] = set()
     for i in fused:
         call = program.calls[i]
-        homes = {values[v].storage for v in operand_list(call)} & made.keys()
-        others = any(made[home] != squeezed(values[r].shape) for home in homes for r in call.results)
+        homes = {values[v].storage for v in operand_list(call)}
+        if homes & touched or any(_meets(values[v], values[t]) for v in operand_list(call) for t in targets):
+            touched.update(values[r].storage for r in call.results)
+        others = any(
+            made[home] != squeezed(values[r].shape) for home in homes & touched & made.keys() for r in call.results
+        )
         if crosses(call, values) or others or homes & waiting:
             waiting.update(values[r].storage for r in call.results)
             yield from call.results
+        made.update((values[r].storage, squeezed(values[r].shape)) for r in call.results)
+
+
+def _meets(a: Value, b: Value) -> bool:
+    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
 
 
 def _targets(program: Program, early: list[int]) -> set[int]:
