@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -97,3 +98,26 @@ def test_copies_that_would_show_their_input_are_detached() -> None:
     assert region.aliases == {copied: region.inputs[0]}
     assert region.detached == {copied}
     assert doubled not in region.detached
+
+
+def test_a_copy_that_outlives_its_input_is_detached() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        x[0].add_(1)
+        return x * 2 + y
+
+    compiled = compile_program(trace(fn, torch.ones(3, 3)), WeakMemory(), "barrier")
+    first, _ = (step for step in compiled.steps if isinstance(step, Region))
+    assert len(first.aliases) == 1
+    assert first.detached == first.aliases.keys()
+
+
+@pytest.mark.parametrize(
+    ("move", "may_alias"),
+    [(lambda y: y.t(), True), (lambda y: y[1:], True), (lambda y: y.as_strided((2,), (3,)), False)],
+    ids=["transposed", "sliced", "restrided"],
+)
+def test_copies_of_views_may_be_the_input(move: Callable[[torch.Tensor], torch.Tensor], may_alias: bool) -> None:  # noqa: FBT001 - a parameter of the case
+    program = trace(lambda x: move(x.clone()).clone(), torch.ones(2, 3))
+    [region] = (step for step in compile_program(program, WeakMemory()).steps if isinstance(step, Region))
+    assert region.aliases == (dict(zip(region.outputs, region.inputs, strict=True)) if may_alias else {})
