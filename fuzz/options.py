@@ -61,6 +61,13 @@ class Options:
         """When a target's share of the budget ends; targets take equal shares, one after the other."""
         return self.begin() + self.budget * (self.targets.index(target) + 1) / len(self.targets)
 
+    def left(self, target: str) -> float:
+        """Seconds for a target from now on: to its deadline, but a quarter of its share at least.
+
+        Shrinking may take the target before past its own deadline, and a target that draws no program is a failure.
+        """
+        return max(self.deadline(target) - time.time(), self.budget / len(self.targets) / 4)
+
 
 def seconds(text: str) -> float:
     """A duration such as "90", "60s", "2.5m" or "1h", in seconds. Raises `UsageError` for anything else."""

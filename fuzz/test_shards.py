@@ -16,7 +16,7 @@ from fuzz.options import SHRINK_SECONDS, Options
 
 def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None:
     """Runs one shard of one target until its deadline."""
-    left = fuzz_options.deadline(fuzz_target) - time.time()
+    left = fuzz_options.left(fuzz_target)
     plan = Plan(
         fuzz_target, fuzz_shard, fuzz_options.seed, time.monotonic() + left, SHRINK_SECONDS, fuzz_options.batches
     )

@@ -103,3 +103,11 @@ def test_all_workers_share_one_clock_and_targets_share_the_budget(tmp_path: Path
     assert made.begin() == begun == made.begun
     assert made.deadline("null") == begun + 5
     assert made.deadline("pipeline:eager") == begun + 10
+
+
+def test_a_target_that_begins_late_has_time_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = given(tmp_path, names=["null", "pipeline:eager"], budget="40s")
+    begun = made.begin()
+    monkeypatch.setattr(time, "time", lambda: begun + 30.0)
+    assert made.left("pipeline:eager") == 10
+    assert made.left("null") == 5
