@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 
 from corpus.case import Case, CorpusError, digest_in
+from executor.program import Program
+from executor.targets import DEFAULT
 
 SHIPPED = Path(__file__).resolve().parent / "cases"
 _TEMPORARY = ".tmp"
@@ -27,8 +29,13 @@ def findings_folder() -> Path:
     return Path(os.environ.get("ALIASFUZZ_CORPUS") or Path(".aliasfuzz", "corpus"))
 
 
-def save(case: Case, *, slug: str = "", folder: Path | str | None = None) -> Path:
-    """Stores a case, in the folder of new findings unless told otherwise. See `Store.save`."""
+def save(case: Case | Program, *, slug: str = "", folder: Path | str | None = None) -> Path:
+    """Stores a case, in the folder of new findings unless told otherwise. See `Store.save`.
+
+    A program becomes a case that our own compiler has to get right.
+    """
+    if isinstance(case, Program):
+        case = Case(program=case.without_sources(), target=DEFAULT, state="fixed")
     return Store(folder or findings_folder()).save(case, slug)
 
 

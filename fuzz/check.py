@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from corpus.signature import Signature
-from executor import targets
+from executor import printing, targets
 from executor.errors import ArgumentError, TraceError
 from executor.program import Inputs, Program
 from executor.targets import Target
@@ -87,7 +87,7 @@ def check(
     """Compares `target` with eager on a Python function and its arguments, or on a program.
 
     `args` are trees of tensors that may alias; whole storages are cloned, and the originals left alone. A program needs
-    none: it says what its inputs are, and `calls` adds further calls of the same compiled function. Values are compared
+    none: it says what its inputs are (given some, it runs on those), and `calls` adds further calls of the same compiled function. Values are compared
     bit for bit; with `exact=False`, floating-point results are judged by their error against a float64 run.
     `bounds` are counts that the target's metrics must not exceed, such as {"barriers": 1}.
     Raises `TargetError` if there is no such target, `TraceError` for a tensor that is not dense or requires grad, and
@@ -95,8 +95,10 @@ def check(
     not dense; whatever the target itself raises is part of the verdict.
     """
     compiler = targets.get(target) if isinstance(target, str) else targets.adapt(target)
-    if isinstance(subject, Program):
+    if isinstance(subject, Program) and not args:
         made = of_program(subject, calls, source=compiler.needs_source)
+    elif isinstance(subject, Program):
+        made = of_function(printing.load(subject) if compiler.needs_source else subject, args)
     else:
         _check_call(subject, args)
         made = of_function(subject, args)

@@ -44,18 +44,18 @@ class Options:
         """
         mark = Path(self.folder, "begun")
         mark.parent.mkdir(parents=True, exist_ok=True)
-        draft = mark.with_name(f"begun-{os.getpid()}")
-        draft.write_text(repr(time.time()))
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, mark)  # whole or not at all, and only once
-        draft.unlink()
-        return float(mark.read_text())
+        with contextlib.suppress(FileExistsError), mark.open("x", encoding="ascii") as file:
+            file.write(repr(time.time()))
+        while not (text := mark.read_text(encoding="ascii")):
+            time.sleep(0.01)  # another worker has just created it
+        return float(text)
 
     @property
     def begun(self) -> float | None:
         """When the first worker began; None before that."""
         mark = Path(self.folder, "begun")
-        return float(mark.read_text()) if mark.exists() else None
+        text = mark.read_text(encoding="ascii") if mark.exists() else ""
+        return float(text) if text else None
 
     def deadline(self, target: str) -> float:
         """When a target's share of the budget ends; targets take equal shares, one after the other."""

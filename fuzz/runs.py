@@ -41,6 +41,7 @@ def run(fn: Callable[..., Any], memory: Memory, arguments: Sequence[Any], second
 
 def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0) -> tuple[Any, BaseException | None]:
     """What `fn` returns and None, or None and the exception that it raised. Takes at most `seconds`, if not 0."""
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     try:
         with quiet(), time_limit(seconds):
             return fn(*arguments), None
@@ -49,6 +50,9 @@ def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0
     except BaseException as error:  # noqa: BLE001 - whatever code under test raises is its result; Rust's panics are no Exception
         error.__traceback__ = None  # frames would keep every tensor of the run alive
         return None, error
+    finally:  # what a run leaves changed must not decide the next one's outcome
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
 
 
 @contextmanager

@@ -424,3 +424,24 @@ def test_a_bound_on_what_is_not_counted_is_named() -> None:
         check(add_one, [base()], target="pipeline", bounds={"barrier": 0})
     assert check(add_one, [base()], target="pipeline", bounds={"barriers": 0}).ok
     assert check(add_one, [base()], target="null", bounds={"barriers": 0}).ok
+
+
+def test_a_program_with_arguments_runs_on_those() -> None:
+    program = trace(add_one, base())
+    severed = Wrong(lambda fn: lambda a, b: fn(a, b.clone()))
+    two = trace(lambda a, b: (a.add_(1), b * 2)[1], base(), base())
+    x = base()
+    assert check(program, [x], target="null").ok
+    assert check(two, [x, x[0]], target="null").ok
+    assert check(two, [x, x[0]], target=severed).symptoms == ("value",)  # type: ignore[arg-type]
+
+
+def test_a_run_that_changes_grad_mode_or_default_dtype_is_undone() -> None:
+    def leave(_out: Any, x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(mode=False)
+        torch.set_default_dtype(torch.float64)
+        return x[1]
+
+    seen(after(leave))
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32

@@ -173,3 +173,17 @@ def test_a_pipe_gets_the_names_of_cases_whole(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "aliasfuzz", "replay", str(path)], env=plain, text=True,
                           capture_output=True, check=True)  # fmt: skip
     assert path.name in done.stdout
+
+
+def test_a_flaky_case_may_fail(folder: Path) -> None:
+    saved(folder, state="flaky")
+    assert run("replay").exit_code == 0
+
+
+def test_a_case_of_an_unknown_target_is_unavailable_and_the_rest_goes_on(folder: Path) -> None:
+    saved(folder)
+    path = saved(folder, target="elsewhere")
+    result = run("replay")
+    assert result.exit_code == 0
+    assert "unavailable" in result.output
+    assert path.name in result.output

@@ -272,3 +272,10 @@ def test_every_shipped_case_is_readable_and_named_by_its_digest() -> None:
     assert len(shipped) > 50
     assert [str(item) for _, item in shipped if isinstance(item, CorpusError)] == []
     assert all(path.name.endswith(f"-{item.digest}.json") for path, item in shipped if isinstance(item, Case))
+
+
+def test_a_program_is_saved_as_a_case_of_ours(tmp_path: Path) -> None:
+    program = trace(lambda a: a.add_(1), torch.ones(2))
+    case = load(save(program, slug="plus one", folder=tmp_path))
+    assert case.program == program.without_sources()
+    assert (case.target, case.state) == ("pipeline", "fixed")

@@ -17,11 +17,12 @@ from executor.limits import Limits
 class Target(Protocol):
     """A compiler under test. Only `name` and `compile` are without a default.
 
-    `limits` says what it takes. `unsafe` means that it may hang or crash, so that it is run under a time limit.
+    `about` says in a line what it is, and `limits` what it takes. `unsafe` means that it may hang or crash, so that it is run under a time limit.
     `needs_source` means that `fn` must be a Python function with source text, not just any callable.
     """
 
     name: str
+    about: str = ""
     limits: Limits = Limits()
     unsafe: bool = False
     needs_source: bool = True
@@ -67,7 +68,17 @@ class Adapter(Target):
             raise TargetError(f"{inner!r} is no target: it needs a `name` (a string) and `compile(fn, example_args)`")
         self.name = name
         self._inner = inner
-        for optional in ("limits", "unsafe", "needs_source", "metrics", "versions", "script", "refusal", "reset"):
+        for optional in (
+            "about",
+            "limits",
+            "unsafe",
+            "needs_source",
+            "metrics",
+            "versions",
+            "script",
+            "refusal",
+            "reset",
+        ):
             if hasattr(inner, optional):
                 setattr(self, optional, getattr(inner, optional))
 

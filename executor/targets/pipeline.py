@@ -16,8 +16,8 @@ class Pipeline(Target):
 
     needs_source = False
 
-    def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto") -> None:
-        self.name = name
+    def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto", about: str = "") -> None:
+        self.name, self.about = name, about
         self._backend = backend
         self._aliases = aliases
 
@@ -39,9 +39,11 @@ class Pipeline(Target):
 
 def eager() -> Pipeline:
     """Traced, then interpreted call by call."""
-    return Pipeline("pipeline:eager", "eager")
+    return Pipeline("pipeline:eager", "eager", about="our compiler's tracer, then eager call by call")
 
 
 def weak_memory() -> Pipeline:
     """Compiled, and run under hostile schedules: the default target."""
-    return Pipeline("pipeline", "weak_memory")
+    return Pipeline(
+        "pipeline", "weak_memory", about="our compiler, run under hostile schedules on the CPU: the default"
+    )

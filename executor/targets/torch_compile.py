@@ -21,7 +21,7 @@ class TorchCompile(Target):
     """`torch.compile(fn, backend=name, fullgraph=True, dynamic=False)`."""
 
     def __init__(self, backend: str, *, unsafe: bool) -> None:
-        self.name = backend
+        self.name, self.about = backend, f"torch.compile with the backend {backend!r}"
         self.unsafe = unsafe
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
