@@ -96,7 +96,10 @@ PRETTY = {
     "aten.index.Tensor(x, [None, i])": "x[:, i]",
     "aten.sum.dim_IntList(x, [1], True)": "x.sum([1], keepdim=True)",
     "aten.nan_to_num.default(x, 0.0, float('inf'))": "x.nan_to_num(0.0, float('inf'))",
-    "aten.mul.Tensor(z, complex(float('nan'), -0.0))": "z.mul(complex(float('nan'), -0.0))",
+    "aten.mul.Tensor(z, complex(float('nan'), -0.0))": "z * complex(float('nan'), -0.0)",
+    "aten.add.Tensor(x, -1)": "x + -1",
+    "aten.sub.Tensor(x, y)": "x - y",
+    "aten.neg.default(x)": "-x",
     "aten.arange.start(1, 5, device=torch.device('cpu'), pin_memory=False)": "torch.arange(1, 5, device='cpu')",
     "aten.zeros_like.default(x)": "torch.zeros_like(x)",
     "aten._unsafe_view.default(x, [12])": "torch.ops.aten._unsafe_view.default(x, [12])",
@@ -216,8 +219,8 @@ def test_parameters_that_are_trees_are_unpacked() -> None:
         "(single0,) = single",
         "tree0 = tree['k'][0]",
         "pair0.add_(pair1)",
-        "a = pair0.add(single0)",
-        "b = tree0.mul(2.0)",
+        "a = pair0 + single0",
+        "b = tree0 * 2.0",
         "return {'sum': a, 'rest': [b, (None, 'x', 1.5)]}",
     ]
     out = load(program)((a.clone(), b), [c], {"k": [b], "n": 3}, 2.0)
