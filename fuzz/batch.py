@@ -32,24 +32,25 @@ class _TimeUp(BaseException):
 
 
 @contextlib.contextmanager
-def _prompt_interrupts() -> Iterator[None]:
-    """Lets Ctrl-C end the block at once, as a KeyboardInterrupt behind it. Has no effect outside the main thread.
+def _counted_interrupts() -> Iterator[list[Interrupted]]:
+    """Collects Ctrl-C for the block to look at, and raises KeyboardInterrupt behind it; a second one ends it at once.
 
-    Hypothesis, interrupted while it draws, may take the draw that ended early for a flaky strategy, and say so instead.
+    An exception out of nowhere is not safe in Hypothesis: it may be taken for a flaky strategy, or be lost in a callback
+    of the garbage collector. Has no effect outside the main thread.
     """
+    interrupts: list[Interrupted] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupts
         return
-
-    interrupts = []
 
     def interrupt(*_: object) -> None:
         interrupts.append(Interrupted())
-        raise interrupts[-1]
+        if len(interrupts) > 1:
+            raise interrupts[-1]
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield
+        yield interrupts
     except BaseException:
         if interrupts:
             raise KeyboardInterrupt from None
@@ -82,6 +83,7 @@ class Batch:
     verdict: Verdict | None = None
     _known: dict[str, Kind | None] = field(default_factory=dict)
     _seconds: float = 0.0
+    _interrupts: list[Interrupted] = field(default_factory=list)
 
     def run(self, strategy: SearchStrategy[Program], seed: int, examples: int = EXAMPLES) -> None:
         """Runs the batch. Whatever is wrong with the harness itself, or the strategy, is raised."""
@@ -107,7 +109,7 @@ class Batch:
                     self._end_if_slow()
                 raise failure_class(self.kind)
 
-        with contextlib.suppress(_TimeUp), _prompt_interrupts():
+        with contextlib.suppress(_TimeUp), _counted_interrupts() as self._interrupts:
             with contextlib.suppress(TargetFailure):
                 property_()
             if self.smallest is not None:
@@ -118,6 +120,8 @@ class Batch:
 
         Raises `_TimeUp` for a program not yet judged if the time is up.
         """
+        if self._interrupts:
+            raise self._interrupts[0]
         digest = program.digest
         if digest not in self._known:
             if time.monotonic() > self.deadline:
