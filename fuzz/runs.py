@@ -83,8 +83,3 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-
-
-def tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensors among the leaves of an output tree, in order."""
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
