@@ -1,8 +1,8 @@
 """`Case`: a program with what one compiler made of it, and the JSON in which it is kept, one file each.
 
 A file is an envelope `{"format", "version", "checksum", "case"}`. The version counts changes to `Case` and to all that it
-holds, `Program` included. A file name ends in twelve digits of what the case is about (`Case.digest`), so one case has
-one name whatever its state becomes.
+holds, `Program` included; version 1 described a signature's accesses in other fields, which are passed over. A file name
+ends in twelve digits of what the case is about (`Case.digest`), so one case has one name whatever its state becomes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from executor.program import Inputs, Param, Program
 from executor.validate import validate
 
 FORMAT = "aliasfuzz.case"
-VERSION = 1
+VERSION = 2
 _WIDTH = 120
 _DAMAGED = "restore the file from version control or a backup, or delete it"
 _DIGEST_IN_NAME = re.compile(r"-([0-9a-f]{12})\.json\Z")

@@ -11,27 +11,35 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """The identity of a bug.
 
     `symptom` is the first thing that differs from eager ("value", "memory", "exception", ...), `detail` refines it (the
-    exception's type). `dependence` is the hazard between the two accesses to one storage whose order matters
-    ("read-after-write"), `relation` how they lie ("partial"); `inputs` how the inputs alias. `ops` are the operators
-    involved, sorted, without overloads.
+    exception's type). `stage` is the compiler's stage that goes wrong first ("forward", "aot"), if that is known.
+    `accesses` are the two whose order or overlap broke, the earlier first, by the class of what makes them ("in-place",
+    "reduction", "output"), and `relation` is how they lie ("partial"). Operators have no place here: they depend on the
+    seed that found the bug.
     """
 
     target: str
     symptom: str
     detail: str = ""
-    dependence: str = "none"
+    stage: str = ""
+    accesses: tuple[str, ...] = ()
     relation: str = "none"
-    inputs: str = "none"
-    ops: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """Twelve hex digits that depend on the fields alone."""
         return hashlib.sha256(msgspec.json.encode(msgspec.structs.astuple(self))).hexdigest()[:12]
 
+    def fits(self, other: Signature) -> bool:
+        """Whether both may be of one bug: they agree wherever both say something, stage and accesses included."""
+        alike = (self.target, self.symptom, self.detail, self.relation)
+        return (
+            alike == (other.target, other.symptom, other.detail, other.relation)
+            and (not self.stage or not other.stage or self.stage == other.stage)
+            and (not self.accesses or not other.accesses or self.accesses == other.accesses)
+        )
+
     def __str__(self) -> str:
         what = f"{self.symptom} ({self.detail})" if self.detail else self.symptom
-        return (
-            f"{self.digest} {self.target}: {what}, {self.dependence} over {self.relation}, "
-            f"inputs {self.inputs}, {' '.join(self.ops)}"
-        )
+        where = f" in {self.stage}" if self.stage else ""
+        pair = f", {' then '.join(self.accesses)} over {self.relation}" if self.accesses else ""
+        return f"{self.digest} {self.target}: {what}{where}{pair}"

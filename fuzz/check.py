@@ -16,8 +16,8 @@ from executor.errors import ArgumentError, TraceError
 from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import precision
-from fuzz.hazards import sign
 from fuzz.oracle import Close, Mismatch, brief, compare, is_dense, kind_of_leaf
+from fuzz.provenance import accused
 from fuzz.runs import Run, attempt, run
 from fuzz.subjects import Subject, Way, of_function, of_program, partly_written
 
@@ -31,7 +31,8 @@ class Verdict:
 
     `call` says which call of the compiled function went wrong, counting from 0. `program` is None if the function
     could not be traced. `refused` is what the target says that it does not support, if that is why it gave no result.
-    `raised` is the exception with which eager ended, in words.
+    `raised` is the exception with which eager ended, in words. `blamed` is the signature with the stage, once that is
+    known (see `fuzz.blame`).
     """
 
     target: str
@@ -40,6 +41,7 @@ class Verdict:
     program: Program | None = field(default=None, repr=False)
     refused: str | None = None
     raised: str | None = None
+    blamed: Signature | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -60,11 +62,14 @@ class Verdict:
 
     @property
     def signature(self) -> Signature | None:
-        """The identity of the bug; None if all is well."""
-        if self.ok:
-            return None
+        """The identity of the bug, without the stage unless that was looked for; None if all is well."""
+        if self.ok or self.blamed is not None:
+            return self.blamed
         worst = self.mismatches[0]
-        return sign(self.program, self.target, self.symptom, worst.detail)
+        if self.program is None:
+            return Signature(self.target, self.symptom, worst.detail)
+        found = accused(self.program, None if self.call else worst)
+        return Signature(self.target, self.symptom, worst.detail, "", found.accesses, found.relation)
 
     def __str__(self) -> str:
         if self.ok:

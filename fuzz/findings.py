@@ -43,7 +43,8 @@ def failure_class(kind: Kind) -> type[TargetFailure]:
 def kind_of(verdict: Verdict) -> Kind:
     """The kind of a failed verdict."""
     first = verdict.mismatches[0]
-    dependence, relation = worst(verdict.program) if verdict.program else ("none", "none")
+    found = worst(verdict.program) if verdict.program is not None else None
+    dependence, relation = (found.kind, found.relation) if found is not None else ("none", "none")
     return Kind(verdict.target, verdict.symptom, first.detail, dependence, relation)
 
 

@@ -1,22 +1,25 @@
-"""Which accesses of a program depend on each other through memory, and how they lie: what a bug's signature is made of."""
+"""Which accesses of a program depend on each other through memory, how they lie, and what makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from corpus.signature import Signature
+import torch
+
 from executor.args import refs
+from executor.facts import COPIES, facts
 from executor.geometry import Overlap, overlap
-from executor.program import Program, Value
-from executor.schema import accesses
+from executor.program import Call, Program, Value
+from executor.schema import accesses, resolve
 
 KINDS = ("none", "write-after-write", "write-after-read", "read-after-write")  # least telling first
 RELATIONS = ("none", "disjoint", "same", "must", "contained", "partial")
 
 _NAMES = {Overlap.NO_ALIAS: "disjoint", Overlap.MUST_ALIAS: "must", Overlap.CONTAINED: "contained",
           Overlap.PARTIAL: "partial"}  # fmt: skip
+_INDEXED = ("index_", "scatter", "masked_", "put")
 
 
 class Access(NamedTuple):
@@ -34,6 +37,11 @@ class Hazard(NamedTuple):
     relation: str
     earlier: Access
     later: Access
+
+    @property
+    def hardness(self) -> tuple[int, int]:
+        """How hard it is on a compiler: how the accesses lie counts more than their order."""
+        return RELATIONS.index(self.relation), KINDS.index(self.kind)
 
 
 def trail(program: Program) -> Iterator[Access]:
@@ -77,28 +85,34 @@ def relation(read: Value, write: Value) -> str:
     return _NAMES[overlap(read.footprint, write.footprint)] if read.storage == write.storage else "none"
 
 
-def worst(program: Program) -> tuple[str, str]:
-    """Kind and relation of the hazard that is hardest on a compiler: by relation first, then by kind."""
-    found = max(hazards(program), key=lambda h: (RELATIONS.index(h.relation), KINDS.index(h.kind)), default=None)
-    return (found.kind, found.relation) if found else ("none", "none")
+def worst(program: Program, concerned: Callable[[Hazard], bool] = lambda hazard: True) -> Hazard | None:
+    """The hazard that is hardest on a compiler, of those that are concerned; None if there is none."""
+    return max(filter(concerned, hazards(program)), key=lambda hazard: hazard.hardness, default=None)
 
 
-def inputs_relation(program: Program) -> str:
-    """The hardest relation between two of the inputs; "twins" for one tensor passed twice and nothing harder."""
-    pairs = list(combinations([program.values[i] for i in program.inputs], 2))
-    found = [relation(a, b) for a, b in pairs] + [relation(b, a) for a, b in pairs]
-    hardest = max(found, key=RELATIONS.index, default="none")
-    return "twins" if program.twins and hardest == "must" else hardest
+def operator_class(program: Program, call: int) -> str:
+    """What kind of call accesses memory, in a word that does not depend on the very operator; "output" after the last."""
+    if call == len(program.calls):
+        return "output"
+    found = program.calls[call]
+    return _writing(found) if facts(found.op).written else _reading(program, found)
 
 
-def operators(program: Program) -> tuple[str, ...]:
-    """The operators that a program calls, sorted, without namespace and overload."""
-    return tuple(sorted({call.op.split(".")[1] for call in program.calls}))
+def _writing(call: Call) -> str:
+    if call.op in COPIES:
+        return "copy"
+    return "indexed write" if call.op.split(".")[1].startswith(_INDEXED) else "in-place"
 
 
-def sign(program: Program | None, target: str, symptom: str, detail: str = "") -> Signature:
-    """The signature of a failure; without a program it says only what happened to whom."""
-    if program is None:
-        return Signature(target, symptom, detail)
-    dependence, how = worst(program)
-    return Signature(target, symptom, detail, dependence, how, inputs_relation(program), operators(program))
+def _reading(program: Program, call: Call) -> str:
+    about, tags = facts(call.op), resolve(call.op).tags
+    homes = {program.values[i].storage for i in call.operands}
+    if about.metadata or not call.operands:
+        return "factory"
+    if about.views and any(program.values[i].storage in homes for i in call.results):
+        return "view"
+    if about.move:
+        return "copy"
+    if torch.Tag.reduction in tags:
+        return "reduction"
+    return "pointwise" if torch.Tag.pointwise in tags else "other"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSIONS = {"python": "3.11.9", "torch": "2.13.0"}
-SIGNATURE = Signature("thunder", "memory", dependence="write-after-read", relation="partial", ops=("add_",))
+SIGNATURE = Signature("thunder", "memory", "", "aot", ("pointwise", "in-place"), "partial")
 
 
 def shift(x: torch.Tensor) -> torch.Tensor:
@@ -319,3 +319,17 @@ def test_refused_programs_are_cases() -> None:
     program = trace_refused(lambda x: x.expand(3, 4).add_(1), torch.ones(3, 1)).without_sources()
     case = msgspec.structs.replace(seed(), program=program)
     assert Case.from_json(case.to_json()).program.raises == "RuntimeError"
+
+
+def test_version_1_is_read_without_its_other_words_for_accesses() -> None:
+    old = {"target": "thunder", "symptom": "value", "dependence": "read-after-write", "relation": "partial",
+           "inputs": "must", "ops": ["add_"]}  # fmt: skip
+    envelope = json.loads(msgspec.structs.replace(seed(), state="open", signature=SIGNATURE).to_json())
+    case = envelope["case"]
+    case |= {"signature": old, "history": [{"state": "open", "versions": {}, "signature": old}]}
+    envelope |= {"version": 1}
+    del envelope["checksum"]
+    read = Case.from_json(json.dumps(envelope).encode())
+    assert read.signature == Signature("thunder", "value", relation="partial")
+    assert read.history == (Seen("open", {}, read.signature),)
+    assert Case.from_json(read.to_json()) == read

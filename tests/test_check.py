@@ -214,7 +214,7 @@ def test_a_program_needs_no_arguments() -> None:
     verdict = check(program, target=after(lambda out, x: out.clone()))  # type: ignore[arg-type]
     assert verdict.program == program
     assert verdict.signature is not None
-    assert verdict.signature.ops == ("add_", "select")
+    assert verdict.signature.accesses == ("in-place", "output")
 
 
 def test_inexact_results_are_judged_by_float64() -> None:

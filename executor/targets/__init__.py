@@ -41,8 +41,12 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Target:
     """The target of this name, the same object each time.
 
+    "NAME/STAGE" is a stage of the target NAME.
     Raises `TargetError` if there is none, if what it needs is not installed, or if a third party's entry point fails.
     """
+    whole, slash, stage = name.rpartition("/")
+    if slash and whole in names():
+        return _stage(get(whole), stage)
     if name in _BUILT_IN:
         module, _, attribute = _BUILT_IN[name].partition(":")
         return cast("Callable[[], Target]", getattr(importlib.import_module(module), attribute))()
@@ -57,6 +61,13 @@ def get(name: str) -> Target:
 def versions(target: Target) -> dict[str, str]:
     """The packages on which the target's behaviour depends, with their versions."""
     return target.versions()
+
+
+def _stage(target: Target, stage: str) -> Target:
+    if stage not in target.stages:
+        known = ", ".join(target.stages) or "none"
+        raise TargetError(f"target {target.name!r} has no stage {stage!r}; its stages are {known}")
+    return target.stages[stage]
 
 
 def _third_party(point: EntryPoint) -> Target:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -19,6 +20,9 @@ class Target(Protocol):
 
     `about` says in a line what it is, and `limits` what it takes. `unsafe` means that it may hang or crash, so that it is run under a time limit.
     `needs_source` means that `fn` must be a Python function with source text, not just any callable.
+    `stages` are parts of the compiler that run alone, each a target that goes one step further than the one before; the
+    last is the whole. A failure is blamed on the first that fails too. {"frontend": ..., "optimizer": ...}, say, where
+    the first runs in eager what the frontend made of a function. The target of a stage is named "NAME/STAGE".
     """
 
     name: str
@@ -26,6 +30,7 @@ class Target(Protocol):
     limits: Limits = Limits()
     unsafe: bool = False
     needs_source: bool = True
+    stages: Mapping[str, Target] = MappingProxyType({})
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         """A callable that does what `fn` does; it may compile at once for `example_args` or when it is called.
@@ -73,6 +78,7 @@ class Adapter(Target):
             "limits",
             "unsafe",
             "needs_source",
+            "stages",
             "metrics",
             "versions",
             "script",

@@ -37,11 +37,13 @@ _BANNED = frozenset({
 class Functionalize(Target):
     """`torch.func.functionalize(fn)`, run in eager."""
 
-    name = "functionalize"
     needs_source = False
     limits = Limits(
         overlapping_inputs=False, written_inputs_returned=False, overlapping_as_strided=False, banned_ops=_BANNED
     )
+
+    def __init__(self, name: str = "functionalize") -> None:
+        self.name = name
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """The functionalized function, which transforms anew at each call."""

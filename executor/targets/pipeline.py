@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from executor.backends.base import Backend
 from executor.jit import Compiled, Name, jit
 from executor.pipeline import Aliases
 from executor.targets.base import Target
+from executor.targets.stages import stages
 
 
 class Pipeline(Target):
@@ -20,6 +21,7 @@ class Pipeline(Target):
         self.name, self.about = name, about
         self._backend = backend
         self._aliases = aliases
+        self.stages: Mapping[str, Target] = {**stages(name, aliases), "backend": self} if backend != "eager" else {}
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles itself for each layout and alias pattern that it is called with."""

@@ -7,7 +7,7 @@ loop, so it is run under a time limit.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
@@ -43,16 +43,26 @@ _BANNED = frozenset({
 class Thunder(Target):
     """`thunder.jit(fn)`. Raises `TargetError` if Thunder is not installed."""
 
-    name = "thunder"
     unsafe = True
     limits = Limits(dtypes=_DTYPES, banned_ops=_BANNED)
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "thunder", **options: Any) -> None:
+        self.name, self._options = name, options
         self._thunder = _import()
+
+    @property
+    def stages(self) -> Mapping[str, Target]:
+        """In-place operators made functional and run in order; with the alias updates; with the executors that fuse."""
+        name, plain = self.name, {"executors": [], "skip_inplace_alias_updates": True}
+        return {
+            "functionalization": Thunder(f"{name}/functionalization", **plain),
+            "alias updates": Thunder(f"{name}/alias updates", executors=[]),
+            "executors": self,
+        }
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles when it is called."""
-        return _Compiled(self._thunder.jit(fn))
+        return _Compiled(self._thunder.jit(fn, **self._options))
 
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
         """`barriers`: the `update_aliases` in the trace that runs, each of which ends a fusion region."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -12,6 +12,7 @@ from torch._dynamo import config, guards
 
 from executor.targets import torch_memory
 from executor.targets.base import Target, quiet
+from executor.targets.functionalize import Functionalize
 
 # The default of 8 raises in a call that brings the ninth alias pattern; a test of many patterns needs more.
 _RECOMPILE_LIMIT = 1024
@@ -20,14 +21,25 @@ _RECOMPILE_LIMIT = 1024
 class TorchCompile(Target):
     """`torch.compile(fn, backend=name, fullgraph=True, dynamic=False)`."""
 
-    def __init__(self, backend: str, *, unsafe: bool) -> None:
-        self.name, self.about = backend, f"torch.compile with the backend {backend!r}"
-        self.unsafe = unsafe
+    def __init__(self, backend: str, *, unsafe: bool, name: str = "") -> None:
+        self.name, self.about = name or backend, f"torch.compile with the backend {backend!r}"
+        self.unsafe, self._backend = unsafe, backend
+
+    @property
+    def stages(self) -> Mapping[str, Target]:
+        """Dynamo alone, functionalization alone, AOTAutograd around it, and Inductor behind that."""
+        name = self.name
+        found: dict[str, Target] = {
+            "dynamo": TorchCompile("eager", unsafe=False, name=f"{name}/dynamo"),
+            "functionalization": Functionalize(f"{name}/functionalization"),
+            "aot": TorchCompile("aot_eager", unsafe=False, name=f"{name}/aot"),
+        }
+        return found | ({"aot": self} if self._backend == "aot_eager" else {self._backend: self})
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles when it is called; what was compiled before is forgotten."""
         torch.compiler.reset()
-        jitted = torch.compile(fn, backend=self.name, fullgraph=True, dynamic=False)
+        jitted = torch.compile(fn, backend=self._backend, fullgraph=True, dynamic=False)
 
         def compiled(*args: Any) -> Any:
             with quiet(), _settings():
@@ -39,7 +51,7 @@ class TorchCompile(Target):
         """See `Target.script`."""
         return [
             "import torch",
-            f"compiled = torch.compile(program, backend={self.name!r}, fullgraph=True, dynamic=False)",
+            f"compiled = torch.compile(program, backend={self._backend!r}, fullgraph=True, dynamic=False)",
         ]
 
     def reset(self) -> None:

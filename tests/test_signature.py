@@ -1,0 +1,40 @@
+"""Signatures: what they say, when two may be of one bug, and a digest that stays."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from corpus.signature import Signature
+
+FULL = Signature("thunder", "value", "", "alias updates", ("in-place", "pointwise"), "partial")
+
+
+def test_the_digest_depends_on_the_fields_alone() -> None:
+    assert FULL.digest == "42a5516d9fca"
+    assert msgspec.json.decode(msgspec.json.encode(FULL), type=Signature).digest == FULL.digest
+    assert len({FULL.digest, *(msgspec.structs.replace(FULL, **change).digest for change in CHANGES)}) == 7
+
+
+CHANGES = [
+    {"target": "inductor"}, {"symptom": "memory"}, {"detail": "KeyError"}, {"stage": "executors"},
+    {"accesses": ("in-place", "reduction")}, {"relation": "must"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_differs_is_another_bug(change: dict[str, str]) -> None:
+    assert not FULL.fits(msgspec.structs.replace(FULL, **change))
+
+
+@pytest.mark.parametrize("change", [{}, {"stage": ""}, {"accesses": ()}])
+def test_what_is_not_known_does_not_differ(change: dict[str, str]) -> None:
+    other = msgspec.structs.replace(FULL, **change)
+    assert FULL.fits(other)
+    assert other.fits(FULL)
+
+
+def test_it_reads_as_a_sentence() -> None:
+    text = str(FULL).partition(" ")[2]
+    assert text == "thunder: value in alias updates, in-place then pointwise over partial"
+    assert str(Signature("thunder", "exception", "KeyError")).endswith(" thunder: exception (KeyError)")
