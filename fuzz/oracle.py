@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from executor.memory import Memory, dtype_name
-from fuzz.runs import Run, Timeout
+from fuzz.runs import LAYOUT, Run, Timeout
 
 # From the symptom that says most to the one that says least.
-SYMPTOMS = ("timeout", "exception", "no-exception", "structure", "dtype", "shape", "value", "memory", "guard", "alias",
-            "identity", "strides", "count")  # fmt: skip
+SYMPTOMS = ("crash", "memory-limit", "timeout", "exception", "no-exception", "structure", "dtype", "shape", "value",
+            "memory", "guard", "alias", "state", "identity", "strides", "count")  # fmt: skip
 
 
 _WIDER = {
@@ -54,8 +54,9 @@ def compare(
     `mixed` are the storages that hold elements of several dtypes, compared as bytes. `undefined` says that the program
     may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality.
     """
-    found = list(_errors(eager, compiled))
-    if not found:
+    found = [*_errors(eager, compiled), *_changes(eager, compiled)]
+    # An input that lies elsewhere now, or nowhere, cannot be read; after an error there is nothing to compare.
+    if not any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found):
         if eager.error is None:
             found += _outputs(eager, compiled, close)
         if not undefined:
@@ -76,6 +77,12 @@ def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
         )
     elif eager.error is not None and compiled.error is None:
         yield Mismatch("no-exception", "the run", brief(eager.error), "no exception", type(eager.error).__name__)
+
+
+def _changes(eager: Run, compiled: Run) -> Iterator[Mismatch]:
+    for name in compiled.changed:
+        if name not in eager.changed:
+            yield Mismatch("state", name, "no change", "a change that outlives the run", name)
 
 
 def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:

@@ -13,10 +13,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from executor.memory import Memory
+from fuzz.state import State, late_errors
 
 
 class Timeout(BaseException):
     """A run passed its time limit. No `Exception`, so that no compiler swallows it."""
+
+
+class Endless(Exception):
+    """The output of a run contains itself."""
 
 
 class Interrupted(BaseException):
@@ -24,35 +29,71 @@ class Interrupted(BaseException):
 
 
 class Run(NamedTuple):
-    """What one run left behind: its memory, its output tree flattened, or the exception that it raised."""
+    """What one run left behind: its memory, its output tree flattened, or the exception that it raised.
+
+    `changed` names what the run changed beside its memory; see `Attempt`, and "an input's layout".
+    """
 
     memory: Memory
     leaves: tuple[Any, ...]
     structure: Any
     error: BaseException | None
+    changed: tuple[str, ...] = ()
+
+
+LAYOUT = "an input's layout"
 
 
 def run(fn: Callable[..., Any], memory: Memory, arguments: Sequence[Any], seconds: float = 0) -> Run:
     """Calls `fn` on `arguments`, whose tensors lie in `memory`. Any exception becomes part of the result."""
-    out, error = attempt(fn, arguments, seconds)
-    leaves, structure = pytree.tree_flatten(out)
-    return Run(memory, tuple(leaves), structure, error)
-
-
-def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0) -> tuple[Any, BaseException | None]:
-    """What `fn` returns and None, or None and the exception that it raised. Takes at most `seconds`, if not 0."""
-    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    before = _layout(memory)
+    out, error, changed = attempt(fn, arguments, seconds)
+    if _layout(memory) != before:
+        changed = (LAYOUT, *changed)
     try:
-        with quiet(), time_limit(seconds):
-            return fn(*arguments), None
-    except (KeyboardInterrupt, Interrupted):
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever code under test raises is its result; Rust's panics are no Exception
-        error.__traceback__ = None  # frames would keep every tensor of the run alive
-        return None, error
-    finally:  # what a run leaves changed must not decide the next one's outcome
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
+        leaves, structure = pytree.tree_flatten(out)
+    except RecursionError:
+        leaves, structure = [], None
+        error = Endless("its output is nested without end, or too deeply to be compared")
+    return Run(memory, tuple(leaves), structure, error, changed)
+
+
+def _layout(memory: Memory) -> list[tuple[Any, ...]]:
+    """Where and how the input tensors lie, which no program of ours changes."""
+    return [
+        (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
+        for tensor in memory.tensors
+    ]
+
+
+class Attempt(NamedTuple):
+    """What a call returned, or None and the exception that it raised.
+
+    `changed` names the settings of the process that the call left changed, which were put back, and the errors that it
+    raised where nobody could catch them.
+    """
+
+    value: Any
+    error: BaseException | None
+    changed: tuple[str, ...] = ()
+
+
+def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0) -> Attempt:
+    """Calls code under test. Takes at most `seconds`, if not 0."""
+    state, value, failure = State(), None, None
+    with late_errors() as late:
+        try:
+            with quiet(), time_limit(seconds):
+                value = fn(*arguments)
+                if torch.cuda.is_initialized():
+                    torch.cuda.synchronize()  # errors of kernels come late
+        except (KeyboardInterrupt, Interrupted):
+            state.restore()
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever code under test raises is its result; Rust's panics are no Exception
+            error.__traceback__ = None  # frames would keep every tensor of the run alive
+            value, failure = None, error
+    return Attempt(value, failure, (*state.restore(), *(f"late {name}" for name in late)))
 
 
 @contextmanager

@@ -97,9 +97,9 @@ def of_function(fn: Callable[..., Any], args: Sequence[Any]) -> Subject:
 
 def _traced(fn: Callable[..., Any], args: Sequence[Any]) -> Program | None:
     """The function's program, also if eager refuses its last call; None if no program can hold it."""
-    tracer, _ = attempt(Tracer, (fn, args, {}))
+    tracer = attempt(Tracer, (fn, args, {})).value
     if tracer is None:
         return None
     program: Program | None
-    program, error = attempt(tracer.trace, ())
+    program, error, _ = attempt(tracer.trace, ())
     return tracer.refused() if error is not None and error is tracer.recorder.refused else program
