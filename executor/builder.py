@@ -83,13 +83,16 @@ class Builder:
             self.calls.append(changed)
             return
         found = _geometry(changed, operand_list(changed), self.values)
-        if any(geometry.storage < 0 for geometry in found):
-            self.calls.append(call)  # a copy would become a view: it stays a copy of what it was one of
+        turned = [_place(geometry) != _place(self.values[r]) for r, geometry in zip(call.results, found, strict=True)]
+        loose = any(turn and not _packed(self.values[r]) for r, turn in zip(call.results, turned, strict=True))
+        if loose or any(geometry.storage < 0 for geometry in found):
+            # A copy would become a view, or lose the gaps between its elements: it stays a copy of what it was one of.
+            self.calls.append(call)
             return
         results, fixes = list(call.results), []
         for i, (result, geometry) in enumerate(zip(call.results, found, strict=True)):
             wanted = self.values[result]
-            if geometry.strides != wanted.strides and geometry.storage >= 0:
+            if turned[i]:
                 self.values.append(msgspec.structs.replace(geometry, storage=wanted.storage))
                 results[i] = len(self.values) - 1
                 fixes.append((results[i], result))
@@ -181,6 +184,15 @@ def renamed(call: Call, new: dict[int, int]) -> Call:
         args=tuple(rename(arg, ref) for arg in call.args),
         kwargs=tuple((key, rename(arg, ref)) for key, arg in call.kwargs),
     )
+
+
+def _place(value: Value) -> tuple[tuple[int, ...], int]:
+    return value.strides, value.offset
+
+
+def _packed(value: Value) -> bool:
+    """Whether a value alone on its storage leaves no gap there."""
+    return value.end == value.numel * value.itemsize
 
 
 def _geometry(call: Call, operands: list[int], values: list[Value]) -> tuple[Value, ...]:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 import torch
 
 from executor.args import constant
 from executor.geometry import Overlap, overlap
 from executor.limits import Limits
-from executor.memory import value_of
+from executor.memory import on_base, value_of
 from executor.program import Iota, itemsize
 from executor.schema import resolve
 from strategies.draws import Draw, below, between, choice, more
-from strategies.dtypes import DTYPES
+from strategies.dtypes import COMMON, RARE
 from strategies.scope import Scope
-from strategies.views import draw_view
+from strategies.views import MORE_VIEWS, VIEWS, View, draw_view
 
-_SIZES = (2, 3, 4, 2, 3, 1, 5, 0)
+_SIZES = (2, 3, 4, 2, 3, 1, 5, 0, 6)
+_LONG = (40, 37)  # shifts show only beyond one vector register
 
 
 class Base(NamedTuple):
@@ -40,19 +42,24 @@ class Drawn(NamedTuple):
     twins: list[tuple[int, int]]
 
 
-def draw_inputs(draw: Draw, scope: Scope, limits: Limits) -> Drawn:
-    """One to four inputs on one to four storages, within the limits."""
-    dtypes = tuple(name for name in DTYPES if limits.dtypes is None or name in limits.dtypes)
+def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
+    """One to four inputs on one to four storages, within the limits; of rare dtypes and under rare views too if asked."""
+    limits = scope.limits
+    names = COMMON + RARE if rare else COMMON
+    dtypes = tuple(name for name in names if limits.dtypes is None or name in limits.dtypes) or tuple(
+        limits.dtypes or ()
+    )
+    views = VIEWS + MORE_VIEWS if rare else VIEWS
     bases = [_base(draw, 0, dtypes)]
-    drawn = Drawn([_input(draw, scope, bases[0], limits)], [])
+    drawn = Drawn([_input(draw, scope, bases[0], views)], [])
     while len(drawn.indices) < 4 and more(draw, 5):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
         if place == len(bases):
-            bases.append(_base(draw, len(bases), dtypes))
+            bases.append(_index_base(draw) if rare and below(draw, 4) == 3 else _base(draw, len(bases), dtypes))
         elif limits.overlapping_inputs and below(draw, 6) == 5:
             _again(draw, scope, bases, drawn)
             continue
-        drawn.indices.append(_input(draw, scope, bases[place], limits))
+        drawn.indices.append(_input(draw, scope, bases[place], views))
     return drawn
 
 
@@ -74,18 +81,27 @@ def _eldest(twins: list[tuple[int, int]], position: int) -> int:
 
 def _base(draw: Draw, position: int, dtypes: tuple[str, ...]) -> Base:
     dtype = choice(draw, dtypes)
-    shape = [choice(draw, _SIZES) for _ in range(between(draw, 1, 3))]
+    long = below(draw, 24) == 23
+    shape = [choice(draw, _LONG)] if long else [choice(draw, _SIZES) for _ in range(between(draw, 1, 3))]
+    skipped = choice(draw, (0, 0, 0, 1, 3))  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
-    # Distinct contents on each storage, so that a wrong value says where it came from, but small: half types end early.
-    fill = Iota(dtype, (1, -7, 31, 3)[position], 25 if itemsize(dtype) == 2 else 0)
-    flat = torch.zeros(count, dtype=constant(dtype))
-    return Base(flat.view(shape), fill, [])
+    # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
+    start = (1, -7, 31, 3)[position]
+    fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)
+    flat = torch.zeros(count + skipped, dtype=constant(dtype))
+    return Base(flat[skipped:].view(shape), fill, [])
 
 
-def _input(draw: Draw, scope: Scope, base: Base, limits: Limits) -> int:
+def _index_base(draw: Draw) -> Base:
+    """Whole numbers that can index a dimension of a few elements, each once or several times."""
+    count, period = choice(draw, ((2, 0), (3, 0), (3, 2), (4, 0), (4, 2)))
+    return Base(torch.zeros(count, dtype=torch.int64), Iota("int64", 0, period), [])
+
+
+def _input(draw: Draw, scope: Scope, base: Base, views: tuple[View, ...]) -> int:
     moveable = any(len(_places(base, other)) > 1 for other in base.inputs)
-    tensor = _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base)
-    if not limits.overlapping_inputs and any(_overlap(tensor, other) for other in base.inputs):
+    tensor = _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base, views, scope.limits)
+    if not scope.limits.overlapping_inputs and any(_overlap(tensor, other) for other in base.inputs):
         tensor = _moved(tensor)  # to a storage of its own: what was drawn still makes a valid program
     base.inputs.append(tensor)
     return scope.add_input(tensor, base.fill)
@@ -97,35 +113,34 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same geometry on a new storage of the same size."""
-    flat = torch.zeros(tensor.untyped_storage().nbytes() // tensor.itemsize, dtype=tensor.dtype)
-    return flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    bytes_ = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8)
+    return on_base(bytes_, value_of(tensor, 0))
 
 
-def _viewed(draw: Draw, base: Base) -> torch.Tensor:
+def _viewed(draw: Draw, base: Base, views: tuple[View, ...], limits: Limits) -> torch.Tensor:
     """The base under up to two views, as a tensor object of its own."""
     tensor = base.tensor.view(base.tensor.shape)
     for _ in range(2):
         if below(draw, 4) < 2:
             break
-        op, args = draw_view(draw, tensor, _COPIES)
+        op, args = draw_view(draw, tensor, views, limits)
         out = resolve(op)(tensor, *args)
         tensor = out if isinstance(out, torch.Tensor) else choice(draw, out)
-    return tensor
-
-
-_COPIES = frozenset({"aten.reshape.default"})
+    if tensor.untyped_storage().data_ptr() == base.tensor.untyped_storage().data_ptr():
+        return tensor
+    return base.tensor.view(base.tensor.shape)  # `reshape` and its like made a copy
 
 
 def _sibling(draw: Draw, base: Base) -> torch.Tensor:
     """An earlier input's geometry moved along the storage: beside it, interleaved with it, or over a part of it."""
     model = choice(draw, [tensor for tensor in base.inputs if len(_places(base, tensor)) > 1])
     offset = choice(draw, _places(base, model)[1:])
-    return base.tensor.as_strided(model.shape, model.stride(), offset)
+    return on_base(base.tensor, msgspec.structs.replace(value_of(model, 0), offset=offset))
 
 
 def _places(base: Base, model: torch.Tensor) -> list[int]:
     """Storage offsets at which the geometry of an input fits: its own first, then by distance, those behind it first."""
-    if not model.numel():
+    if not model.numel() or model.dtype is not base.tensor.dtype:
         return []
     extent = sum((n - 1) * step for n, step in zip(model.shape, model.stride(), strict=True))
     own = int(model.storage_offset())

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from executor.args import Arg, Ref, Tuple
+from executor.args import Arg, List, Ref, Tuple
 from executor.limits import EVERYTHING, Limits
 from executor.program import Param, Program
-from strategies.calls import draw_pure, draw_reduction, draw_write
+from strategies import pointwise, views
 from strategies.draws import Draw, below, choice, more
+from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
+from strategies.lists import draw_lists
+from strategies.moves import draw_move
+from strategies.patterns import draw_pattern
+from strategies.reductions import draw_reduction
 from strategies.scope import Scope
-from strategies.views import draw_view
 
 LONGEST = 14  # statements
 _KINDS = ("write", "view", "write", "pure", "write", "view", "pure", "reduction")
+# Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
+_FAMILIES = (
+    ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
+    ("out",), ("lists",),
+)  # fmt: skip
 _NAMES = "abcd"
 
 
@@ -28,39 +37,74 @@ def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
-    error, its elements are integers that their dtype holds exactly, and no write depends on the order in which elements
-    are visited.
+    error, its elements are integers, arithmetic on them is exact in their dtype, and no write depends on the order in
+    which elements are visited.
     """
-    scope = Scope()
-    inputs, twins = draw_inputs(draw, scope, limits)
+    scope = Scope(limits)
+    rare = below(draw, 3) == 2
+    kinds = _KINDS + _swarm(draw)
+    inputs, twins = draw_inputs(draw, scope, rare=rare)
     while len(scope.recorder.calls) < LONGEST and more(draw, 25):
-        _statement(draw, scope, limits.banned_ops)
+        _statement(draw, scope, choice(draw, kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
-    return scope.recorder.program(params, _outputs(draw, scope, limits, inputs), twins)
+    return scope.recorder.program(_among_numbers(draw, params), _outputs(draw, scope, inputs), twins)
 
 
-def _statement(draw: Draw, scope: Scope, banned: frozenset[str]) -> None:
-    kind = choice(draw, _KINDS)
-    targets = scope.writable() if kind == "write" else []
-    if targets:
-        draw_write(draw, scope, targets, banned)
-    elif kind == "view":
+def _swarm(draw: Draw) -> tuple[str, ...]:
+    """The families of statements that this program may hold beside the common ones; shrinks to none."""
+    flags = below(draw, 2 ** len(_FAMILIES))
+    return tuple(name for k, family in enumerate(_FAMILIES) if flags >> k & 1 for name in family)
+
+
+def _statement(draw: Draw, scope: Scope, kind: str) -> None:
+    if kind in ("write", "write+", "indexed", "out", "lists", "pattern"):
+        targets = scope.writable()
+        if not targets:
+            pointwise.draw_pure(draw, scope)
+        elif kind == "lists":
+            draw_lists(draw, scope, targets)
+        elif kind == "pattern":
+            draw_pattern(draw, scope, targets)
+        else:
+            _WRITES[kind](draw, scope, choice(draw, targets))
+    elif kind in ("view", "view+"):
         tensor = scope.tensor(below(draw, scope.count))
-        op, args = draw_view(draw, tensor, banned)
+        op, args = views.draw_view(draw, tensor, views.MORE_VIEWS if kind == "view+" else views.VIEWS, scope.limits)
         scope.emit(op, tensor, *args)
     elif kind == "reduction":
-        draw_reduction(draw, scope, banned)
+        draw_reduction(draw, scope)
+    elif kind == "move":
+        draw_move(draw, scope)
     else:
-        draw_pure(draw, scope, banned)
+        pointwise.draw_pure(draw, scope, pointwise.MORE_OPERATORS if kind == "pure+" else pointwise.OPERATORS)
 
 
-def _outputs(draw: Draw, scope: Scope, limits: Limits, inputs: list[int]) -> Arg:
-    """One to three values, the latest first; one may stand there twice."""
-    closed = set() if limits.written_inputs_returned else scope.written & {scope.value(i).storage for i in inputs}
+_WRITES = {
+    "write": pointwise.draw_write,
+    "write+": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, pointwise.MORE_OPERATORS),
+    "indexed": draw_indexed,
+    "out": pointwise.draw_out,
+}
+
+
+def _among_numbers(draw: Draw, params: list[Param]) -> list[Param]:
+    """The parameters, now and then with a number that nothing uses among them: positions must not shift."""
+    if below(draw, 12) < 11:
+        return params
+    at = below(draw, len(params) + 1)
+    return [*params[:at], Param("n", 3), *params[at:]]
+
+
+def _outputs(draw: Draw, scope: Scope, inputs: list[int]) -> Arg:
+    """One to three values, the latest first; one may stand there twice, and they may be nested."""
+    closed = set() if scope.limits.written_inputs_returned else scope.written & {scope.value(i).storage for i in inputs}
     fits = [Ref(i) for i in reversed(range(scope.count)) if scope.value(i).storage not in closed]
     if not fits:
-        fits = [Ref(scope.emit("aten.clone.default", scope.tensor(inputs[0]), bound=scope.bound(inputs[0]))[0])]
+        fits = [Ref(scope.emit("aten.clone.default", scope.tensor(inputs[0]), range=scope.range(inputs[0]))[0])]
     chosen = [choice(draw, fits)]
     while len(chosen) < 3 and more(draw, 2):
         chosen.append(choice(draw, fits))
-    return chosen[0] if len(chosen) == 1 else Tuple(tuple(chosen))
+    if len(chosen) == 1:
+        return chosen[0]
+    nested = len(chosen) == 3 and below(draw, 8) == 7
+    return Tuple((chosen[0], List(tuple(chosen[1:])))) if nested else Tuple(tuple(chosen))

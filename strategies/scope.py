@@ -1,7 +1,7 @@
 """What a program under construction has in scope: its values, and how large their elements may have become.
 
-Every element is an integer. A bound on its magnitude is kept per storage, so that an operator is offered only where its
-results stay exact in their dtype, and comparison can be bit for bit.
+Every element is an integer. A range is kept per storage, so that an operator is offered only where its results stay
+exact in their dtype, and comparison can be bit for bit.
 """
 
 from __future__ import annotations
@@ -12,21 +12,30 @@ import torch
 
 from executor.geometry import Overlap, overlap
 from executor.interpreter import flatten
-from executor.program import Iota, Storage, Value
+from executor.limits import EVERYTHING, Limits
+from executor.program import Iota, Storage, Value, itemsize
 from executor.recorder import Recorder
 from executor.schema import resolve
-from strategies.dtypes import EXACT
+from strategies.dtypes import ANYTHING, EXACT, KNOWN, PARTS, TRUTH, Range
 
-Operand = int | float | list[int] | torch.Tensor | list[torch.Tensor] | None
+Operand = Any  # an argument of an operator: a number, a tensor, or a list of these
 
 
 class Scope:
-    """A recorder and the bounds of its storages. Values are named by their index in the program."""
+    """A recorder and the ranges of its storages. Values are named by their index in the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = EVERYTHING) -> None:
         self.recorder = Recorder()
+        self.limits = limits
+        self.dtypes = [t for t, name in KNOWN.items() if limits.dtypes is None or name in limits.dtypes]
         self.written: set[int] = set()  # storages
-        self._bounds: list[int] = []
+        self._ranges: list[Range] = []
+        self._dtypes: list[torch.dtype] = []
+        self._fills: dict[int, Iota] = {}
+
+    def takes(self, op: str, dtype: torch.dtype | None = None) -> bool:
+        """Whether the compiler under test takes the operator, and results of the dtype."""
+        return op not in self.limits.banned_ops and (dtype is None or dtype in self.dtypes)
 
     @property
     def count(self) -> int:
@@ -41,39 +50,67 @@ class Scope:
         """The live tensor of a value; its contents mean nothing."""
         return self.recorder.tensors[index]
 
-    def bound(self, index: int) -> int:
-        """No element of the value's storage is larger in magnitude than this."""
-        return self._bounds[self.recorder.values[index].storage]
+    def range(self, index: int) -> Range:
+        """Where the elements of the value lie."""
+        value = self.recorder.values[index]
+        dtype, own = self._dtypes[value.storage], value.torch_dtype
+        alike = own is dtype or PARTS.get(dtype) is own or PARTS.get(own) is dtype
+        return self._ranges[value.storage] if alike else ANYTHING
 
-    def limit(self, index: int) -> int:
-        """The bound up to which the value's dtype is exact."""
-        return EXACT[self.tensor(index).dtype]
+    def exact(self, index: int) -> bool:
+        """Whether arithmetic may begin with the value: its elements are integers, and its dtype holds such exactly."""
+        return self.range(index).within(EXACT[self.tensor(index).dtype])
+
+    def distinct(self, index: int) -> bool:
+        """Whether no two elements of the value are equal, for sure."""
+        value = self.recorder.values[index]
+        fill = self._fills.get(value.storage)
+        counts = fill is not None and not fill.period and value.dtype == fill.dtype != "bool"
+        return counts and value.storage not in self.written and not value.footprint.self_overlaps
 
     def add_input(self, tensor: torch.Tensor, fill: Iota) -> int:
         """Registers an input on a storage that begins with these contents."""
         storage = tensor.untyped_storage()
         index = self.recorder.input(tensor, Storage(storage.nbytes(), fill))
-        if len(self._bounds) < len(self.recorder.storages):
-            count = storage.nbytes() // tensor.itemsize
-            self._bounds.append(max(abs(fill.start), abs(fill.start + max((fill.period or count) - 1, 0))))
+        if len(self._ranges) < len(self.recorder.storages):
+            self._fills[len(self._ranges)] = fill
+            self._ranges.append(_range_of(fill, storage.nbytes() // itemsize(fill.dtype)))
+            self._dtypes.append(getattr(torch, fill.dtype))
         return index
 
-    def emit(self, op: str, *args: Operand, bound: int | None = None, **kwargs: Any) -> list[int]:
-        """Runs and records a call; a fresh or written storage takes `bound`. Returns its results' indices."""
+    def emit(self, op: str, *args: Operand, range: Range | None = None, **kwargs: Any) -> list[int]:  # noqa: A002
+        """Runs and records a call; a fresh or written storage takes `range`. Returns its results' indices.
+
+        A banned operator is passed over: the operands stand for its results.
+        """
+        if op in self.limits.banned_ops:
+            return [self.recorder.ref(tensor).index for tensor in flatten(args)]
         out = self.recorder.call(resolve(op), *args, **kwargs)
         results = [self.recorder.ref(tensor).index for tensor in flatten(out)]
         for index in results:
             home = self.value(index).storage
-            if home == len(self._bounds):
-                self._bounds.append(bound or 0)
-            elif bound is not None:
-                self.written.add(home)
-                self._bounds[home] = max(self._bounds[home], bound)
+            if home == len(self._ranges):
+                self._dtypes.append(self.tensor(index).dtype)
+                self._ranges.append(range if range is not None else Range(0, 0))
+            elif range is not None:
+                self.note(index, range)
         return results
+
+    def note(self, index: int, written: Range) -> None:
+        """Remembers that elements in this range were written to a value."""
+        home = self.value(index).storage
+        self.written.add(home)
+        known = self.range(index) is not ANYTHING or self._ranges[home] == ANYTHING
+        self._ranges[home] = self._ranges[home].hull(written) if known else ANYTHING
 
     def writable(self) -> list[int]:
         """Values that an in-place op may write: no two of their elements share memory."""
         return [i for i in range(self.count) if not self.value(i).footprint.self_overlaps]
+
+    def apart(self, target: int, operand: int) -> bool:
+        """Whether the two have no byte in common."""
+        written, read = self.value(target), self.value(operand)
+        return written.storage != read.storage or overlap(read.footprint, written.footprint) is Overlap.NO_ALIAS
 
     def may_read(self, target: int, operand: int) -> bool:
         """Whether eager lets a write to `target` read `operand`, with one outcome whatever the order of elements.
@@ -82,6 +119,15 @@ class Scope:
         operand has to be the target, element for element, or lie apart from it.
         """
         written, read = self.value(target), self.value(operand)
-        if written.storage != read.storage or overlap(read.footprint, written.footprint) is Overlap.NO_ALIAS:
-            return True
-        return (written.shape, written.strides, written.offset) == (read.shape, read.strides, read.offset)
+        same = (written.shape, written.strides, written.offset, written.dtype, written.conj, written.neg)
+        return self.apart(target, operand) or same == (
+            read.shape, read.strides, read.offset, read.dtype, read.conj, read.neg
+        )  # fmt: skip
+
+
+def _range_of(fill: Iota, count: int) -> Range:
+    if fill.dtype == "bool":
+        return TRUTH
+    last = fill.start + max((fill.period or count) - 1, 0)
+    found = Range(fill.start, last)
+    return Range(-found.magnitude, found.magnitude) if fill.dtype.startswith("complex") else found

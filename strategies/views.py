@@ -11,17 +11,21 @@ from typing import Any, NamedTuple
 
 import torch
 
+from executor.args import constant
+from executor.limits import EVERYTHING, Limits
+from executor.program import contiguous_strides
 from strategies.draws import Draw, below, between, choice
 
-LARGEST = 64  # elements of any tensor in a program
+LARGEST = 128  # elements of any tensor in a program
 
 
 class View(NamedTuple):
-    """One view operator: its overload, where it fits, and how its arguments are drawn."""
+    """One view operator: its overload, where it fits, how its arguments are drawn, and of what other dtypes it may be."""
 
     op: str
     fits: Callable[[torch.Tensor], bool]
     arguments: Callable[[Draw, torch.Tensor], tuple[Any, ...]]
+    dtypes: Callable[[torch.Tensor], list[str]] = lambda tensor: []
 
 
 def _dim(draw: Draw, tensor: torch.Tensor) -> int:
@@ -100,6 +104,80 @@ def _split(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
     return max(size, -(-tensor.shape[dim] // 3)), dim
 
 
+def _unbind(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (choice(draw, [d for d, n in enumerate(tensor.shape) if 0 < n <= _PARTS]),)
+
+
+def _sizes(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    dim = choice(draw, [d for d, n in enumerate(tensor.shape) if n])
+    first = below(draw, tensor.shape[dim] + 1)
+    return [first, tensor.shape[dim] - first], dim
+
+
+def _unfold(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Windows that lie apart, touch or overlap."""
+    dim = choice(draw, [d for d, n in enumerate(tensor.shape) if n])
+    size = between(draw, 1, min(3, tensor.shape[dim]))
+    return dim, size, between(draw, 1, 4)
+
+
+def _as_strided(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Up to two dimensions somewhere on the storage."""
+    room = tensor.untyped_storage().nbytes() // tensor.itemsize
+    offset = below(draw, min(room, 60))
+    left, shape, strides = room - offset - 1, [], []
+    for _ in range(between(draw, 1, 2)):
+        stride = between(draw, 1, 4) if below(draw, 8) else 0
+        size = between(draw, 1, min(left // stride + 1, 6) if stride else 3)
+        left -= (size - 1) * stride
+        shape.append(size)
+        strides.append(stride)
+    return shape, strides, offset
+
+
+def _whole(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The same shape with strides and offset written out."""
+    del draw
+    return list(tensor.shape), list(tensor.stride()), tensor.storage_offset()
+
+
+def _move(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    return _two_dims(draw, tensor)[::-1]
+
+
+def _unflatten(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    dim = _dim(draw, tensor)
+    size = tensor.shape[dim]
+    return dim, choice(draw, [[1, size], *([n, size // n] for n in range(2, size) if size % n == 0)])
+
+
+def _other_dtypes(tensor: torch.Tensor) -> list[str]:
+    """Dtypes as which the bytes can be read, so that moving them keeps them. Half types would not: NaNs are quieted."""
+    if tensor.dtype not in _SAME_SIZE or tensor.is_conj() or tensor.is_neg():
+        return []
+    narrow = tensor.ndim > 0 and tensor.stride(-1) == 1 and tensor.numel() * tensor.itemsize <= LARGEST
+    return [_SAME_SIZE[tensor.dtype], *(["uint8", "int16"] if narrow else [])]
+
+
+def _dtype(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (constant(choice(draw, _other_dtypes(tensor))),)
+
+
+_SAME_SIZE = {
+    torch.float32: "int32", torch.int32: "float32", torch.float64: "int64", torch.int64: "float64",
+}  # fmt: skip
+_PARTS = 6  # most results of one call
+
+
+def _part(tensor: torch.Tensor) -> list[str]:
+    return ["float32" if tensor.dtype is torch.complex64 else "float64"]
+
+
+def _nothing(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    del draw, tensor
+    return ()
+
+
 def _viewable(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and tensor.numel() > 0
 
@@ -112,27 +190,69 @@ def _ranked(rank: int) -> Callable[[torch.Tensor], bool]:
     return lambda tensor: tensor.ndim >= rank
 
 
+def _filled(tensor: torch.Tensor) -> bool:
+    return tensor.ndim > 0 and tensor.numel() > 0
+
+
+def _plain_complex(tensor: torch.Tensor) -> bool:
+    return tensor.is_complex() and not tensor.is_conj()
+
+
 VIEWS: tuple[View, ...] = (
     View("aten.slice.Tensor", _ranked(1), _slice),
-    View("aten.select.int", lambda t: t.ndim > 0 and t.numel() > 0, _select),
+    View("aten.select.int", _filled, _select),
     View("aten.view.default", _viewable, _new_shape),
     View("aten.transpose.int", _ranked(2), _two_dims),
     View("aten.reshape.default", lambda t: t.numel() > 0, _new_shape),
     View("aten.narrow.default", _ranked(1), _narrow),
-    View("aten.t.default", lambda t: t.ndim == 2, lambda draw, t: ()),
+    View("aten.t.default", lambda t: t.ndim == 2, _nothing),
     View("aten.permute.default", _ranked(2), _permute),
     View("aten.diagonal.default", _ranked(2), _diagonal),
-    View("aten.unsqueeze.default", lambda t: t.ndim < 4, _unsqueeze),
+    View("aten.unsqueeze.default", lambda t: t.ndim < 5, _unsqueeze),
     View("aten.squeeze.dim", lambda t: 1 in t.shape, _squeeze),
-    View("aten.expand.default", lambda t: t.ndim < 4 and t.numel() * 3 <= LARGEST, _expand),
-    View("aten.split.Tensor", lambda t: t.ndim > 0 and t.numel() > 0, _split),
+    View("aten.expand.default", lambda t: t.ndim < 5 and t.numel() * 3 <= LARGEST, _expand),
+    View("aten.split.Tensor", _filled, _split),
+)
+MORE_VIEWS: tuple[View, ...] = (
+    View("aten.as_strided.default", lambda t: t.numel() > 0, _as_strided),
+    View("aten.unfold.default", lambda t: _filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
+    View("aten.view.dtype", lambda t: bool(_other_dtypes(t)), _dtype, _other_dtypes),
+    View("aten._conj.default", lambda t: t.is_complex(), _nothing),
+    View("aten.view_as_real.default", lambda t: _plain_complex(t) and t.ndim < 5, _nothing, _part),
+    View("aten.real.default", lambda t: t.is_complex(), _nothing, _part),
+    View("aten.imag.default", lambda t: t.is_complex(), _nothing, _part),
+    View("aten.unbind.int", lambda t: any(0 < n <= _PARTS for n in t.shape), _unbind),
+    View("aten.split_with_sizes.default", _filled, _sizes),
+    View("aten.as_strided.default", lambda t: t.ndim > 0, _whole),
+    View("aten.alias.default", _always, _nothing),
+    View("aten.detach.default", _always, _nothing),
+    View("aten.contiguous.default", _always, _nothing),
+    View("aten.squeeze.default", _always, _nothing),
+    View("aten.movedim.int", _ranked(2), _move),
+    View("aten.flatten.using_ints", _filled, _nothing),
+    View("aten.unflatten.int", _filled, _unflatten),
+    View("aten.mT.default", _ranked(2), _nothing),
 )
 
 
-def draw_view(draw: Draw, tensor: torch.Tensor, banned: frozenset[str] = frozenset()) -> tuple[str, tuple[Any, ...]]:
+def draw_view(
+    draw: Draw, tensor: torch.Tensor, views: tuple[View, ...] = VIEWS, limits: Limits = EVERYTHING
+) -> tuple[str, tuple[Any, ...]]:
     """A view operator that fits the tensor, and its further arguments."""
-    view = choice(draw, [v for v in VIEWS if v.op not in banned and v.fits(tensor)] or [_NONE])
-    return view.op, view.arguments(draw, tensor)
+    view = choice(draw, [v for v in views if v.fits(tensor) and _taken(v, tensor, limits)] or [_NONE])
+    arguments = view.arguments(draw, tensor)
+    if view.arguments is _as_strided and not limits.overlapping_as_strided:
+        arguments = (arguments[0], _plain_strides(arguments[0]), 0)
+    return view.op, arguments
 
 
-_NONE = View("aten.alias.default", _always, lambda draw, t: ())
+def _taken(view: View, tensor: torch.Tensor, limits: Limits) -> bool:
+    dtypes = limits.dtypes
+    return view.op not in limits.banned_ops and (dtypes is None or dtypes.issuperset(view.dtypes(tensor)))
+
+
+def _plain_strides(shape: list[int]) -> list[int]:
+    return list(contiguous_strides(tuple(shape)))
+
+
+_NONE = View("aten.alias.default", _always, _nothing)

@@ -11,6 +11,7 @@ import torch
 from executor.args import Ref
 from executor.builder import Builder
 from executor.cost import CostModel
+from executor.jit import jit
 from executor.memory_ssa import MemorySSA
 from executor.passes.blend import Blend, blend
 from executor.passes.cleanup import common_subexpressions, dead_calls
@@ -331,3 +332,21 @@ def test_results_keep_their_layout_when_an_operand_changes_its() -> None:
     builder.replace_operands(program.calls[1], {program.calls[0].results[0]: packed})
     assert builder.values[result] == program.values[result]
     assert meaning(builder.finish()) == meaning(program)
+
+
+@pytest.mark.parametrize(("size", "strides", "offset"), [((1,), (1,), 3), ((2, 1), (4, 1), 0), ((2,), (2,), 1)])
+def test_a_scatter_into_a_value_with_gaps_keeps_them(
+    size: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> None:
+    """Scatters lay out their results with the gaps of their operand, which a forwarded operand does not have."""
+
+    def overwritten(base: torch.Tensor) -> torch.Tensor:
+        part = base.as_strided(size, strides, offset)
+        part.fill_(0)
+        return part.slice_scatter(part[:1] + 1, 0, 0, 1)
+
+    compiled, base = jit(overwritten), torch.arange(12.0)
+    expected = overwritten(base.clone())
+    out = compiled(base.clone())
+    assert torch.equal(out, expected)
+    assert (out.stride(), out.storage_offset()) == (expected.stride(), expected.storage_offset())

@@ -1,0 +1,42 @@
+"""Reductions: a sum, an extreme or a count along a dimension or of all elements, and running sums."""
+
+from __future__ import annotations
+
+import torch
+
+from strategies.draws import Draw, below, choice
+from strategies.dtypes import EXACT, TRUTH, Range, kind
+from strategies.scope import Scope
+
+
+def draw_reduction(draw: Draw, scope: Scope) -> list[int]:
+    """A reduction of one value. Returns the value that it defines."""
+    operand = below(draw, scope.count)
+    tensor, own = scope.tensor(operand), scope.range(operand)
+    if not scope.exact(operand):
+        return [operand]
+    longest = Range(min(own.low, 0) * tensor.numel(), max(own.high, 0) * tensor.numel())
+    summed = longest.within(EXACT[tensor.dtype]) or kind(tensor.dtype) == "b"
+    ordered, ranked = not tensor.is_complex(), tensor.ndim > 0
+    total = torch.int64 if kind(tensor.dtype) in "bui" else tensor.dtype
+    summed = summed and total in scope.dtypes
+    kinds = [op for op, fits in (
+        ("aten.sum.dim_IntList", ranked and summed),
+        ("aten.sum.default", summed),
+        ("aten.amax.default", ranked and tensor.numel() > 0 and ordered),
+        ("aten.amin.default", ranked and tensor.numel() > 0 and ordered),
+        ("aten.cumsum.default", ranked and summed),
+        ("aten.any.default", ordered and torch.bool in scope.dtypes),
+    ) if fits and scope.takes(op)]  # fmt: skip
+    if not kinds:
+        return [operand]
+    op = choice(draw, kinds)
+    if op == "aten.sum.default":
+        return scope.emit(op, tensor, range=longest)
+    if op == "aten.any.default":
+        return scope.emit(op, tensor, range=TRUTH)
+    dim = below(draw, tensor.ndim)
+    if op == "aten.cumsum.default":
+        return scope.emit(op, tensor, dim, range=longest)
+    keep = below(draw, 2) == 1
+    return scope.emit(op, tensor, [dim], keep, range=longest if op.startswith("aten.sum") else own)
