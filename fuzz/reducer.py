@@ -251,8 +251,9 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
     env: list[object] = [None] * len(program.values)
     if any(value.end > inputs.storages[value.storage].nbytes for value in inputs.values):
         return None  # a value that overlapped itself needs more room once it is contiguous
+    given: dict[int, int] = {}
     for index, tensor, value in zip(program.inputs, memory.allocate(apart).tensors, inputs.values, strict=True):
-        recorder.input(tensor, inputs.storages[value.storage])
+        given[index] = recorder.input(tensor, inputs.storages[value.storage])
         env[index] = tensor
     try:
         with quiet():
@@ -265,7 +266,10 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
     def new(index: int) -> Arg:
         return Ref(place[index])
 
-    params = [msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params]
+    params = [
+        msgspec.structs.replace(param, value=rename(param.value, lambda index: Ref(given[index])))
+        for param in program.params
+    ]
     return recorder.program(params, rename(program.outputs, new), program.twins)
 
 
