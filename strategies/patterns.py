@@ -79,7 +79,8 @@ def _shifted(draw: Draw, scope: Scope, target: int) -> None:
     if not tensor.ndim or tensor.shape[0] < 2 or not scope.takes("aten.slice.Tensor"):
         draw_pure(draw, scope)
         return
-    head, tail = choice(draw, (((0, -1), (1, None)), ((1, None), (0, -1))))
+    size = tensor.shape[0]
+    head, tail = choice(draw, (((0, size - 1), (1, size)), ((1, size), (0, size - 1))))
     source = scope.emit("aten.slice.Tensor", tensor, 0, *head)[0]
     place = scope.emit("aten.slice.Tensor", tensor, 0, *tail)[0]
     kept = scope.emit("aten.clone.default", scope.tensor(source), range=scope.range(target))[0]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from executor.args import constant
 from executor.limits import EVERYTHING, Limits
-from executor.program import contiguous_strides
+from executor.memory import value_of
 from strategies.draws import Draw, below, between, choice
 
 LARGEST = 128  # elements of any tensor in a program
@@ -242,7 +243,7 @@ def draw_view(
     view = choice(draw, [v for v in views if v.fits(tensor) and _taken(v, tensor, limits)] or [_NONE])
     arguments = view.arguments(draw, tensor)
     if view.arguments is _as_strided and not limits.overlapping_as_strided:
-        arguments = (arguments[0], _plain_strides(arguments[0]), 0)
+        arguments = _apart(tensor, *arguments)
     return view.op, arguments
 
 
@@ -251,8 +252,11 @@ def _taken(view: View, tensor: torch.Tensor, limits: Limits) -> bool:
     return view.op not in limits.banned_ops and (dtypes is None or dtypes.issuperset(view.dtypes(tensor)))
 
 
-def _plain_strides(shape: list[int]) -> list[int]:
-    return list(contiguous_strides(tuple(shape)))
+def _apart(tensor: torch.Tensor, shape: list[int], strides: list[int], offset: int) -> tuple[Any, ...]:
+    """The same `as_strided`, but of one element if its results would overlap."""
+    value = value_of(tensor, 0)
+    found = msgspec.structs.replace(value, shape=tuple(shape), strides=tuple(strides), offset=offset)
+    return ([1], [1], offset) if found.footprint.self_overlaps else (shape, strides, offset)
 
 
 _NONE = View("aten.alias.default", _always, _nothing)

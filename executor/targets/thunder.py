@@ -37,6 +37,10 @@ _BANNED = frozenset({
     # "Trying to call function torch._ops.aten..., but it is not yet supported": these have no public spelling.
     "aten._conj_physical.default", "aten._neg_view.default", "aten.__lshift__.Scalar", "aten.__rshift__.Scalar",
     "aten.__ilshift__.Scalar", "aten.__irshift__.Scalar",
+    "aten._foreach_add_.Scalar", "aten._foreach_add_.List", "aten._foreach_mul_.Scalar", "aten._foreach_neg_.default",
+    "aten._foreach_zero_.default", "aten._foreach_copy_.default",
+    # "got an unexpected keyword argument 'out'"
+    "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
 })  # fmt: skip
 
 
