@@ -32,9 +32,12 @@ class Executable:
         self.copies = sum(step in stores for step in steps if not isinstance(step, Region | Barrier))
         last = _last_uses(program, steps)
         self._steps: list[_Ready] = []
+        self.kernels: list[tuple[Region, Kernel]] = []
         for number, step in enumerate(steps):
             if isinstance(step, Region):
-                self._steps.append(_Ready(step, _region(step, backend.compile(step)), last.get(number, ())))
+                kernel = backend.compile(step)
+                self.kernels.append((step, kernel))
+                self._steps.append(_Ready(step, _region(step, kernel), last.get(number, ())))
             elif not isinstance(step, Barrier):
                 self._steps.append(_Ready(step, prepare(step), last.get(number, ())))
         self._runs = 0

@@ -18,7 +18,7 @@ from executor.pipeline import Aliases, Compilation, compile_program, uncompiled
 from executor.program import Program
 from executor.tracing import Tracer
 
-Name = Literal["weak_memory", "eager"]
+Name = Literal["weak_memory", "eager", "nvfuser"]
 
 
 class CacheInfo(NamedTuple):
@@ -83,13 +83,17 @@ def jit(fn: Callable[..., Any], *, backend: Name | Backend = "weak_memory", alia
     """Compiles `fn`, a function over trees of tensors that may share memory, numbers and None.
 
     `backend` is what runs the program, by name or as an object: "weak_memory" runs the compiled program under hostile
-    schedules, "eager" interprets the trace. `aliases` says how reads of partly overwritten memory are lowered: end the
+    schedules, "eager" interprets the trace, "nvfuser" makes CUDA kernels of what lies on a GPU. `aliases` says how reads of partly overwritten memory are lowered: end the
     region ("barrier"), compute them by selecting elements ("blend"), or what costs less ("auto").
-    Raises `ArgumentError` for an unknown backend or mode.
+    Raises `ArgumentError` for an unknown backend or mode, `TargetError` where nvFuser or a GPU is missing.
     """
     if not isinstance(backend, Backend):
         _choose("backend", backend, get_args(Name))
     _choose("aliases", aliases, get_args(Aliases))
+    if backend == "nvfuser":
+        from executor.backends.nvfuser import NvFuser
+
+        backend = NvFuser()
     return Compiled(fn, backend, aliases)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from executor.backends.base import Detail, Detailed
 from executor.cost import CostModel, Estimate
 from executor.executable import Executable
 from executor.interpreter import run as interpret
@@ -94,14 +95,37 @@ class Compilation:
         self.barriers = len(found)
         # Boundaries that no hazard forces exist because of calls that run eagerly.
         self.breaks = max(self.regions - 1, 0) - self.barriers
+        self.refused: tuple[tuple[Call, str], ...] = ()  # the calls that run on the host, with the reasons
+        self._kernels = executable.kernels if executable else []
+
+    @property
+    def regions_detail(self) -> list[Detail]:
+        """What became of each region, in order; empty for a backend that generates no code."""
+        return [kernel.detail() for _, kernel in self._kernels if isinstance(kernel, Detailed)]
 
     def explain(self) -> str:
-        """For each barrier the accesses that forced it: who wrote what, who reads what, and where."""
+        """For each barrier the accesses that forced it: who wrote what, who reads what, and where.
+
+        Then the calls that the backend does not take, and why.
+        """
         lines = []
         for barrier in (step for step in self.steps if isinstance(step, Barrier)):
             lines.append(f"barrier before region {barrier.level}:")
             lines += [f"    {_explain(self.program, hazard)}" for hazard in barrier.hazards]
-        return "\n".join(lines) or "no barriers"
+        lines = lines or ["no barriers"]
+        if self.refused:
+            lines += ["on the host:", *(f"    {_who(call)}: {why}" for call, why in self.refused)]
+        return "\n".join(lines)
+
+
+def _refused(found: Partition, memory: MemorySSA, backend: Backend) -> tuple[tuple[Call, str], ...]:
+    """The calls, stores apart, that are part of no region, and why."""
+    calls = found.program.calls
+    return tuple(
+        (calls[i], "it has no out-of-place form" if what.writes else backend.refusal(found.program, calls[i]) or "")
+        for i, what in enumerate(memory.accesses)
+        if not (what.address or found.fused[i] or memory.stored(i) is not None)
+    )
 
 
 def _explain(program: Program, hazard: Hazard) -> str:
@@ -136,9 +160,10 @@ def compile_program(
     start = perf_counter()
     memory = MemorySSA.of(program)
     found = with_early(partition(program, partial(backend.supports, program), memory), memory, backend)
-    verify(found, memory)
+    verify(found, memory, backend.early_refusal)
     executable = Executable(program, Layout(found, memory).run(), memory, backend)
     compilation = Compilation(program, traces, executable, choose.estimates)
+    compilation.refused = _refused(found, memory, backend)
     return _finished(compilation, (perf_counter() - start) * 1e3)
 
 

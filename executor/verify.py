@@ -14,6 +14,7 @@ Nothing is taken from the passes: reads, writes and overlaps are found again fro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from executor.early import early_refusal
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from executor.partition import Partition
     from executor.program import Program
 
-__all__ = ["Race", "early_refusal", "races", "verify"]
+# Why a backend would make an early write-back wrong: a partition, its memory, the write-back.
+EarlyRule = Callable[["Partition", MemorySSA, int], str | None]
+
+__all__ = ["EarlyRule", "Race", "early_refusal", "races", "verify"]
 
 
 class Race(NamedTuple):
@@ -40,13 +44,13 @@ class Race(NamedTuple):
     wrong: str
 
 
-def verify(found: Partition, memory: MemorySSA | None = None) -> None:
-    """Raises `AliasRaceError` if the partition has a race."""
-    for race in races(found, memory or MemorySSA.of(found.program)):
+def verify(found: Partition, memory: MemorySSA | None = None, refusal: EarlyRule = early_refusal) -> None:
+    """Raises `AliasRaceError` if the partition has a race, or an early write-back that `refusal` too refuses."""
+    for race in races(found, memory or MemorySSA.of(found.program), refusal):
         raise _error(found.program, race)
 
 
-def races(found: Partition, memory: MemorySSA) -> Iterator[Race]:
+def races(found: Partition, memory: MemorySSA, refusal: EarlyRule = early_refusal) -> Iterator[Race]:
     """Every race of the partition, in program order of the second call."""
     writes, reads = State(found.program.values), State(found.program.values)
     for i, what in enumerate(memory.accesses):
@@ -75,9 +79,9 @@ def races(found: Partition, memory: MemorySSA) -> Iterator[Race]:
         for v in what.writes:
             writes.write(i, v)
     yield from (
-        Race(i, i, (memory.accesses[i].writes[0],) * 2, f"is written early, but {refusal}")
+        Race(i, i, (memory.accesses[i].writes[0],) * 2, f"is written early, but {why}")
         for i in sorted(found.early)
-        if (refusal := early_refusal(found, memory, i)) is not None
+        if (why := early_refusal(found, memory, i) or refusal(found, memory, i)) is not None
     )
 
 

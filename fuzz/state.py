@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import sys
@@ -21,11 +22,12 @@ DRAWN = frozenset({_TORCH, _PYTHON})
 
 
 class Setting(NamedTuple):
-    """One setting of the process: how it is called, read, and put back."""
+    """One setting of the process: how it is called, read, and put back, and when what is read now counts as unchanged."""
 
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], Any]
+    same: Callable[[Any, Any], bool] = operator.eq
 
 
 def _deterministic() -> tuple[bool, bool]:
@@ -53,7 +55,7 @@ SETTINGS = (
     Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting(_TORCH, _generators, _set_generators),
+    Setting(_TORCH, _generators, _set_generators, lambda now, before: now[: len(before)] == before),
     Setting(_PYTHON, random.getstate, random.setstate),
     Setting("current folder", os.getcwd, os.chdir),
 )  # fmt: skip
@@ -69,7 +71,7 @@ class State:
         """Puts back the settings that have changed since, and returns their names."""
         changed = []
         for setting, value in zip(SETTINGS, self._values, strict=True):
-            if setting.read() != value:
+            if not setting.same(setting.read(), value):
                 setting.write(value)
                 changed.append(setting.name)
         return tuple(changed)

@@ -8,7 +8,6 @@ from executor.backends.base import Backend, Kernel
 from executor.calls import Calls
 
 if TYPE_CHECKING:
-    from executor.program import Call, Program
     from executor.regions import Region
 
 
@@ -16,11 +15,6 @@ class Eager(Backend):
     """Takes every call, and computes in program order."""
 
     name = "eager"
-
-    def supports(self, program: Program, call: Call) -> bool:
-        """Every call."""
-        del program, call
-        return True
 
     def compile(self, region: Region) -> Kernel:
         """The region's calls, one after the other."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from executor.memory_ssa import MemorySSA
     from executor.partition import Partition
-    from executor.program import Call, Program
+    from executor.program import Call
     from executor.regions import Region
 
 ROUNDS = 3
@@ -47,11 +47,6 @@ class WeakMemory(Backend):
     def __init__(self, seed: int = 0, early: float = 0.5) -> None:
         self.seed, self.early = seed, early
         self._random = random.Random(seed)
-
-    def supports(self, program: Program, call: Call) -> bool:
-        """Every call: it runs eagerly inside."""
-        del program, call
-        return True
 
     def writes_early(self, found: Partition, memory: MemorySSA, store: int) -> bool:
         """A coin."""

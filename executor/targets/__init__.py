@@ -24,10 +24,12 @@ _BUILT_IN = {
     "null": "executor.targets.null:Null",
     "pipeline": "executor.targets.pipeline:weak_memory",
     "pipeline:eager": "executor.targets.pipeline:eager",
+    "pipeline:nvfuser": "executor.targets.cuda:pipeline",
     "aot_eager": "executor.targets.torch_compile:aot_eager",
     "inductor": "executor.targets.torch_compile:inductor",
     "functionalize": "executor.targets.functionalize:Functionalize",
     "thunder": "executor.targets.thunder:Thunder",
+    "thunder:nvfuser": "executor.targets.cuda:thunder",
 }
 
 

@@ -1,0 +1,95 @@
+"""The backend: regions as nvFuser fusions on CUDA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from executor.backends.base import Backend, Detail, Detailed, Kernel
+from executor.backends.nvfuser import rules
+from executor.backends.nvfuser.body import body_of
+from executor.backends.nvfuser.fusion import Fusion, fusion_of
+from executor.backends.nvfuser.loading import nvfuser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from executor.memory_ssa import MemorySSA
+    from executor.partition import Partition
+    from executor.program import Call, Program, Value
+    from executor.regions import Region
+
+
+class NvFuser(Backend):
+    """Takes what its rules allow. `early`: whether kernels make write-backs themselves where that is safe.
+
+    Raises `TargetError` where there is no CUDA device or nvFuser is not installed.
+    """
+
+    name = "nvfuser"
+
+    def __init__(self, *, early: bool = True) -> None:
+        nvfuser()
+        self.early = early
+
+    def refusal(self, program: Program, call: Call) -> str | None:
+        """See `rules.refusal`."""
+        return rules.refusal(program, call)
+
+    def early_refusal(self, found: Partition, memory: MemorySSA, store: int) -> str | None:
+        """See `rules.early_refusal`."""
+        return rules.early_refusal(found, memory, store)
+
+    def writes_early(self, found: Partition, memory: MemorySSA, store: int) -> bool:
+        """Wherever the rules allow it: it saves a copy."""
+        return self.early and self.early_refusal(found, memory, store) is None
+
+    def compile(self, region: Region) -> Kernel:
+        """A kernel that compiles when it runs first, unless a region of the same body did."""
+        return FusedKernel(region)
+
+
+class FusedKernel(Detailed):
+    """Runs one region."""
+
+    def __init__(self, region: Region) -> None:
+        self.fusion: Fusion = fusion_of(body_of(region))
+        self._region = region
+        self._movable = [v in region.aliases for v in region.outputs]
+        self._values = [region.program.values[v] for v in region.outputs]
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The region's outputs. They share memory only with inputs from which moves alone lead to them."""
+        made = self.fusion.run(inputs)
+        given = {tensor.untyped_storage()._cdata for tensor in inputs}
+        taken: set[int] = set()
+        for i, (tensor, value) in enumerate(zip(made, self._values, strict=True)):
+            home = tensor.untyped_storage()._cdata
+            if home in taken or (home in given and not self._movable[i]):
+                made[i] = tensor.clone()
+            elif home not in given:
+                taken.add(home)
+            made[i] = _as_eager(made[i], value)
+        return made
+
+    def detail(self) -> Detail:
+        """What the region becomes for inputs whose storages are aligned."""
+        region, device = self._region, self.fusion.body.device
+        inputs = [region.program.values[v] for v in region.inputs]
+        return self.fusion.detail([_on_memory(value, device) for value in inputs])
+
+
+def _on_memory(value: Value, device: str) -> torch.Tensor:
+    flat = torch.ones(value.end // value.itemsize, dtype=value.torch_dtype, device=device)
+    return flat.as_strided(value.shape, value.strides, value.offset)
+
+
+def _as_eager(tensor: torch.Tensor, value: Value) -> torch.Tensor:
+    """The tensor under eager's strides where only those of dimensions of size 1 differ."""
+    found = tensor.stride()
+    if found == value.strides or any(
+        n > 1 and a != b for n, a, b in zip(value.shape, found, value.strides, strict=True)
+    ):
+        return tensor
+    return tensor.as_strided(value.shape, value.strides, tensor.storage_offset())

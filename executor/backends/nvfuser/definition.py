@@ -1,0 +1,149 @@
+"""A region's body as an nvFuser `FusionDefinition`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
+from executor.backends.nvfuser.operators import OPERATORS, Operand, arguments
+from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
+from executor.backends.nvfuser.views import Views
+from executor.facts import access
+
+if TYPE_CHECKING:
+    from executor.backends.nvfuser.body import Body
+    from executor.program import Call, Value
+
+
+class Definition:
+    """A definition under construction: an item of it for each value, in the value's dtype and shape."""
+
+    def __init__(self, nvfuser: Any, fd: Any, values: tuple[Value, ...]) -> None:
+        self.ops, self.values, self.views = fd.ops, values, Views(fd.ops)
+        self._types = nvfuser.DataType
+        self._items: list[Any] = [None] * len(values)
+
+    def dtype(self, name: str) -> Any:
+        """NvFuser's object for a dtype."""
+        return getattr(self._types, NAMES[name])
+
+    def item(self, v: int) -> Any:
+        """What stands for a value."""
+        return self._items[v]
+
+    def bind(self, inputs: list[Any]) -> None:
+        """Lets items stand for the first values."""
+        self._items[: len(inputs)] = inputs
+
+    def put(self, v: int, item: Any, dtype: str | None) -> None:
+        """Lets an item, of this dtype if that is known, stand for a value: cast to the value's dtype."""
+        wanted = self.values[v].dtype
+        self._items[v] = item if dtype == wanted else self.ops.cast(item, self.dtype(wanted))
+
+    def cast(self, v: int, dtype: str) -> Any:
+        """A value in another dtype."""
+        return self._cast(self._items[v], self.values[v].dtype, dtype)
+
+    def _cast(self, item: Any, old: str, new: str) -> Any:
+        if old == new:
+            return item
+        return self.ops.ne(item, number(0, old)) if new == "bool" else self.ops.cast(item, self.dtype(new))
+
+    def ranked(self, item: Any, rank: int, wanted: int) -> Any:
+        """The item with new dimensions in front."""
+        return item if rank == wanted else self.ops.broadcast(item, [True] * (wanted - rank) + [False] * rank)
+
+    def call(self, call: Call) -> None:
+        """Appends a call of the region."""
+        if access(self.values, call).address:
+            operand = arguments(call)[_first(call)].value
+            for r in call.results:
+                self._items[r] = self.views.view(call, self._items[operand], self.values[operand], self.values[r])
+            return
+        args = arguments(call)
+        if call.op in OPERATORS:
+            made = OPERATORS[call.op].make(self, call, args)
+            for r, item in zip(call.results, made, strict=True):
+                self.put(r, item, None)
+            return
+        item, dtype = self._pointwise(call, args)
+        # Of two numbers, nvFuser's `where` makes a double.
+        self.put(call.results[0], item, None if call.op in _OF_NUMBERS else dtype)
+
+    def _pointwise(self, call: Call, args: dict[str, Any]) -> tuple[Any, str]:
+        """The item and its dtype."""
+        result = self.values[call.results[0]]
+        args = {name: arg for name, arg in args.items() if name not in _ELSEWHERE}
+        rank = len(result.shape)
+        if call.op in SELECTIONS:
+            condition, formula = SELECTIONS[call.op]
+            dtypes = {name: "bool" if name == condition else result.dtype for name in args}
+            taken = {name: self._operand(arg, dtypes[name], rank) for name, arg in args.items()}
+            return formula(self.ops, result.dtype, **taken), result.dtype
+        entry = POINTWISE[call.op]
+        common = common_dtype(call, self.values)
+        dtype = computed_in(common)
+        found = {}
+        for name, arg in args.items():
+            item = self._operand(arg, common, rank)
+            found[name] = self._cast(item, common, dtype) if isinstance(arg, Operand) else item
+        return entry.formula(self.ops, dtype, **found), "bool" if result.dtype == "bool" else dtype
+
+    def _operand(self, arg: Any, dtype: str, rank: int) -> Any:
+        """An argument of a pointwise operator: a tensor of the result's rank, a number of the dtype, or what it is."""
+        if isinstance(arg, Operand):
+            return self.ranked(self.cast(arg.value, dtype), len(self.values[arg.value].shape), rank)
+        return number(arg, computed_in(dtype)) if isinstance(arg, bool | int | float | complex) else arg
+
+
+_OF_NUMBERS = frozenset({"aten.sign.default", "aten.where.Scalar"})
+# Arguments that say how a result is laid out, and of which dtype it is; the result's value says so too.
+_ELSEWHERE = frozenset({"dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format"})
+
+
+def _first(call: Call) -> str:
+    return next(name for name, arg in arguments(call).items() if isinstance(arg, Operand))
+
+
+def common_dtype(call: Call, values: tuple[Value, ...]) -> str:
+    """The dtype to which eager casts the operands of a pointwise call, before it computes."""
+    entry = POINTWISE[call.op]
+    if entry.operands == "truth":
+        return "bool"
+    if entry.operands == "result":
+        return values[call.results[0]].dtype
+    found = [values[a.value] if isinstance(a, Operand) else a for a in arguments(call).values() if a is not None]
+    return promoted(found)
+
+
+def define(nvfuser: Any, body: Body, *, early: bool) -> Any:
+    """The `FusionDefinition` of a body. Its outputs: the body's, then, if stores are late, the values to store."""
+    with nvfuser.FusionDefinition() as fd:
+        made = Definition(nvfuser, fd, body.values)
+        inputs = [
+            fd.define_tensor(
+                sizes=list(value.shape), strides=list(value.strides), dtype=made.dtype(value.dtype), static_sizes=True
+            )
+            for value in body.values[: body.inputs]
+        ]
+        made.bind(inputs)
+        for call in body.calls:
+            made.call(call)
+        for v in body.outputs:
+            fd.add_output(_laid_out(fd, made.item(v), body.values[v]))
+        for target, v in body.early:
+            if early:
+                fd.add_output(fd.ops.set(made.item(v)), inputs[target])
+            else:
+                fd.add_output(fd.ops.set(made.item(v)))
+    return fd
+
+
+def _laid_out(fd: Any, item: Any, value: Value) -> Any:
+    """A copy of the item as an output, with its dimensions in eager's order in memory where that is not row-major."""
+    long = [d for d, n in enumerate(value.shape) if n > 1]
+    steps = [value.strides[d] for d in long]
+    if steps == sorted(steps, reverse=True) or len(set(steps)) < len(steps):
+        return fd.ops.set(item)
+    order = sorted(range(len(value.shape)), key=lambda d: (value.strides[d], -d))
+    return fd.ops.stride_order(item, [order.index(d) for d in range(len(value.shape))])

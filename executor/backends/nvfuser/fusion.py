@@ -1,0 +1,106 @@
+"""Compiled fusions, one for each body, kept for all programs of the process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from executor.backends.base import Detail
+from executor.backends.nvfuser.definition import define
+from executor.backends.nvfuser.loading import nvfuser
+from executor.backends.nvfuser.views import ALIGNMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from executor.backends.nvfuser.body import Body
+
+KEPT = 4096  # fusions
+_EXACT = ["fma"]  # a product and a sum are rounded each, as in eager
+
+
+class Fusion:
+    """A body, compiled when it runs first. Stores that the body wants early are made late if it takes several kernels."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self._late: Any = None
+        self._early: Any = None
+        self._is_one: dict[tuple[int, ...], bool] = {}
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The body's outputs; its stores are made."""
+        body = self.body
+        if body.early and self._writes_early(inputs):
+            return self._execute(self._early, inputs)[: len(body.outputs)]
+        made = self._execute(self._late_definition(), inputs)
+        for (target, _), value in zip(body.early, made[len(body.outputs) :], strict=True):
+            inputs[target].copy_(value)
+        return made[: len(body.outputs)]
+
+    def detail(self, inputs: Sequence[torch.Tensor]) -> Detail:
+        """What serves inputs like these, found on stand-ins for them."""
+        early = bool(self.body.early) and self._writes_early(inputs)
+        stand_ins = [_stand_in(tensor) for tensor in inputs]
+        fd = self._early if early else self._late_definition()
+        self._execute(fd, stand_ins)
+        code = fd.fec.get_cuda_kernel(stand_ins)
+        return Detail(str(fd), code, kernel_names(code), early)
+
+    def _late_definition(self) -> Any:
+        if self._late is None:
+            self._late = define(nvfuser(), self.body, early=False)
+        return self._late
+
+    def _writes_early(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether one kernel does it all, for inputs that are aligned like these; found on stand-ins for them."""
+        alignment = tuple([tensor.data_ptr() % ALIGNMENT for tensor in inputs])
+        found = self._is_one.get(alignment)
+        if found is None:
+            if self._early is None:
+                self._early = define(nvfuser(), self.body, early=True)
+            stand_ins = [_stand_in(tensor) for tensor in inputs]
+            self._execute(self._early, stand_ins)
+            found = len(kernel_names(self._early.fec.get_cuda_kernel(stand_ins))) == 1
+            self._is_one[alignment] = found
+        return found
+
+    def _execute(self, fd: Any, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        device = None if inputs else self.body.device
+        made: list[torch.Tensor] = fd.execute(list(inputs), device=device, _disable_options=_EXACT)
+        return made
+
+
+def kernel_names(code: str) -> tuple[str, ...]:
+    """The kernels in CUDA source text."""
+    marks = code.split("__global__ void")[1:]
+    return tuple(mark.split("(")[0].split()[-1] for mark in marks)
+
+
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of ones laid out and aligned alike, on memory of its own."""
+    skip = tensor.data_ptr() % ALIGNMENT // tensor.itemsize
+    count = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = torch.ones(skip + count, dtype=tensor.dtype, device=tensor.device)
+    return flat.as_strided(tensor.shape, tensor.stride(), skip)
+
+
+class CacheInfo(NamedTuple):
+    """How many regions found a compiled fusion, and how many had to compile theirs."""
+
+    hits: int
+    misses: int
+
+
+@lru_cache(maxsize=KEPT)
+def fusion_of(body: Body) -> Fusion:
+    """The fusion of a body, the same for all regions that have it."""
+    return Fusion(body)
+
+
+def cache_info() -> CacheInfo:
+    """Hits and misses of this process so far."""
+    found = fusion_of.cache_info()
+    return CacheInfo(found.hits, found.misses)

@@ -1,0 +1,197 @@
+"""Operators that are no pointwise formulas: factories, reductions, softmax, normalisation, joins, strided scatters.
+
+Each has a rule that says why a call of it is not taken, and a function that puts it into a fusion definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from executor.args import to_python
+from executor.backends.nvfuser.dtypes import computed_in, is_integral, number
+from executor.backends.nvfuser.views import walk
+from executor.program import contiguous_strides
+from executor.schema import bound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from executor.backends.nvfuser.definition import Definition
+    from executor.program import Call, Value
+
+
+class Operator(NamedTuple):
+    """`make(definition, call, arguments)` gives one item for each result, in any floating dtype that holds it.
+
+    `refusal(call, arguments, values)`: why the call is not taken; None if it is.
+    """
+
+    make: Callable[[Definition, Call, dict[str, Any]], list[Any]]
+    refusal: Callable[[Call, dict[str, Any], Sequence[Value]], str | None] = lambda call, args, values: None
+
+
+def arguments(call: Call) -> dict[str, Any]:
+    """The call's arguments by name as Python objects; a tensor as the index of its value, wrapped in `Operand`."""
+    return {name: to_python(arg, _OPERANDS) for name, arg in bound(call)}
+
+
+class Operand(NamedTuple):
+    """A tensor among the arguments."""
+
+    value: int
+
+
+class _Operands(list[Any]):
+    """What `to_python` looks references up in: each becomes an `Operand`."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return Operand(index)
+
+
+_OPERANDS = _Operands()
+
+
+def _full(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    result = d.values[call.results[0]]
+    fill = args.get("fill_value", args.get("s", 0))
+    if call.op.split(".")[1].removeprefix("new_").startswith("ones"):
+        fill = 1
+    return [d.ops.full(list(result.shape), number(fill, result.dtype), d.dtype(result.dtype))]
+
+
+def _arange(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    result = d.values[call.results[0]]
+    return [d.ops.iota(result.numel, int(args.get("start", 0)), int(args.get("step", 1)))]
+
+
+def _whole_numbers(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    steps = [args.get("start", 0), args.get("step", 1)]
+    if is_integral(values[call.results[0]].dtype) and all(isinstance(step, int) for step in steps):
+        return None
+    return f"{call.op} is taken for integers only"
+
+
+def _dims(args: dict[str, Any], operand: Value) -> list[int]:
+    found = args.get("dim")
+    dims = [found] if isinstance(found, int) else list(found or range(len(operand.shape)))
+    return sorted({dim % max(len(operand.shape), 1) for dim in dims})
+
+
+def _reduce(d: Definition, name: str, item: Any, args: dict[str, Any], operand: Value) -> Any:
+    if not operand.shape:
+        return d.ops.set(item)
+    return getattr(d.ops, name)(item, dims=_dims(args, operand), keepdim=bool(args.get("keepdim", False)))
+
+
+def _sum(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    v = args["self"].value
+    item = d.cast(v, computed_in(d.values[call.results[0]].dtype))
+    return [_reduce(d, "sum", item, args, d.values[v])]
+
+
+def _mean(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    v = args["self"].value
+    operand = d.values[v]
+    count = math.prod(operand.shape[dim] for dim in _dims(args, operand)) if operand.shape else 1
+    return [d.ops.div(_sum(d, call, args)[0], float(count))]
+
+
+def _extremum(name: str) -> Operator:
+    def make(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+        v = args["self"].value
+        return [_reduce(d, name, d.cast(v, computed_in(d.values[v].dtype)), args, d.values[v])]
+
+    return Operator(make, _real)
+
+
+def _real(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    dtype = values[args["self"].value].dtype
+    return f"{call.op} is not taken for {dtype}" if dtype == "bool" or dtype.startswith("complex") else None
+
+
+def _not_complex(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    operand, result = values[args["self"].value], values[call.results[0]]
+    found = next((v.dtype for v in (operand, result) if v.dtype.startswith("complex") or v.dtype == "bool"), None)
+    if found == "bool" and operand.dtype == "bool" and result.dtype != "bool":
+        return None
+    return f"{call.op} is not taken for {found}" if found else None
+
+
+def _softmax(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    v = args["self"].value
+    shape, dtype = d.values[v].shape, computed_in(d.values[call.results[0]].dtype)
+    item = d.cast(v, dtype)
+    if not shape:
+        return [d.ops.full([], 1.0, d.dtype(dtype))]
+    dims = [args["dim"] % len(shape)]
+    powers = d.ops.exp(d.ops.sub(item, d.ops.max(item, dims=dims, keepdim=True)))
+    return [d.ops.div(powers, d.ops.sum(powers, dims=dims, keepdim=True))]
+
+
+def _layer_norm(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    v = args["input"].value
+    operand = d.values[v]
+    dtype, rank = computed_in(operand.dtype), len(operand.shape)
+    dims = list(range(rank - len(args["normalized_shape"]), rank))
+    item, count = d.cast(v, dtype), float(math.prod(args["normalized_shape"]))
+    mean = d.ops.div(d.ops.sum(item, dims=dims, keepdim=True), count)
+    centred = d.ops.sub(item, mean)
+    variance = d.ops.div(d.ops.sum(d.ops.mul(centred, centred), dims=dims, keepdim=True), count)
+    rstd = d.ops.rsqrt(d.ops.add(variance, args["eps"]))
+    found = d.ops.mul(centred, rstd)
+    for name, op in (("weight", d.ops.mul), ("bias", d.ops.add)):
+        if args.get(name) is not None:
+            found = op(found, d.ranked(d.cast(args[name].value, dtype), len(dims), rank))
+    return [found, mean, rstd]
+
+
+def _cat(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    result = d.values[call.results[0]]
+    items = [d.cast(operand.value, result.dtype) for operand in args["tensors"]]
+    return [d.ops.cat(items, args.get("dim", 0) % len(result.shape))]
+
+
+def _uniform(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    ranks = {len(values[operand.value].shape) for operand in args["tensors"]}
+    if len(ranks) > 1:
+        return f"{call.op} joins tensors of different ranks"
+    return f"{call.op} of one tensor is a copy" if len(args["tensors"]) == 1 else None
+
+
+def _scatter(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
+    base, source = args["self"].value, args["src"].value
+    steps = walk(tuple(args["size"]), tuple(args["stride"]), args.get("storage_offset") or 0, d.values[base].numel)
+    assert steps is not None, "refused by the rules"
+    items = d.cast(base, d.values[base].dtype), d.cast(source, d.values[base].dtype)
+    return [d.views.scatter(items[0], d.values[base].numel, items[1], steps, tuple(args["size"]))]
+
+
+def _no_walk(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    base, size = values[args["self"].value], tuple(args["size"])
+    flat = len(base.shape) == 1 and base.strides == contiguous_strides(base.shape)
+    steps = walk(size, tuple(args["stride"]), args.get("storage_offset") or 0, base.numel) if flat else None
+    if steps is None or math.prod(n for n, _ in steps.steps) != math.prod(size):
+        return f"{call.op} writes positions that do not nest"
+    return None
+
+
+def _overloads(names: str, operator: Operator) -> dict[str, Operator]:
+    return dict.fromkeys((f"aten.{name}" for name in names.split()), operator)
+
+
+OPERATORS: dict[str, Operator] = {
+    **_overloads("full.default full_like.default new_full.default scalar_tensor.default", Operator(_full)),
+    **_overloads("zeros.default zeros_like.default new_zeros.default", Operator(_full)),
+    **_overloads("ones.default ones_like.default new_ones.default", Operator(_full)),
+    **_overloads("arange.default arange.start arange.start_step", Operator(_arange, _whole_numbers)),
+    **_overloads("sum.default sum.dim_IntList", Operator(_sum, _not_complex)),
+    **_overloads("mean.default mean.dim", Operator(_mean, _not_complex)),
+    **_overloads("amax.default max.default", _extremum("max")),
+    **_overloads("amin.default min.default", _extremum("min")),
+    **_overloads("_softmax.default", Operator(_softmax)),
+    **_overloads("native_layer_norm.default", Operator(_layer_norm)),
+    **_overloads("cat.default", Operator(_cat, _uniform)),
+    **_overloads("as_strided_scatter.default", Operator(_scatter, _no_walk)),
+}

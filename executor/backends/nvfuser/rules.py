@@ -1,0 +1,131 @@
+"""What nvFuser may be sent: rules on operators, dtypes, layouts and ranks, and on the stores that a kernel makes itself.
+
+Each rule comes from a measured fact (see docs/nvfuser.md). What they refuse runs eagerly between the regions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from executor.backends.nvfuser.definition import common_dtype
+from executor.backends.nvfuser.dtypes import COMPLEX, NAMES, is_integral
+from executor.backends.nvfuser.iteration import is_iterated
+from executor.backends.nvfuser.operators import OPERATORS, arguments
+from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
+from executor.backends.nvfuser.views import view_refusal
+from executor.facts import operand_list
+from executor.geometry import Overlap, overlap
+from executor.memory_ssa import MemorySSA, footprint
+from executor.program import contiguous_strides
+
+if TYPE_CHECKING:
+    from executor.partition import Partition
+    from executor.program import Call, Program, Value
+
+HIGHEST_RANK = 8
+_MOVES = frozenset({"aten.clone.default", "aten.contiguous.default", "aten._to_copy.default"})
+
+
+def refusal(program: Program, call: Call, device: str = "cuda") -> str | None:
+    """Why nvFuser is not sent this call, which writes nothing; None if it is."""
+    if call.op not in POINTWISE and call.op not in SELECTIONS and call.op not in OPERATORS:
+        return f"nvFuser has nothing for {call.op}"
+    memory = MemorySSA.of(program)
+    operands = operand_list(call)
+    return next(
+        (
+            why
+            for why in (
+                *(_value(program, v, device) for v in (*operands, *call.results)),
+                *(_operand(memory, v) for v in operands),
+                _call(call, program.values),
+            )
+            if why is not None
+        ),
+        None,
+    )
+
+
+def _value(program: Program, v: int, device: str) -> str | None:
+    value = program.values[v]
+    home = program.storages[value.storage].device
+    if home.split(":")[0] != device:
+        return f"a tensor lies on {home}"
+    if value.dtype not in NAMES:
+        return f"nvFuser has no {value.dtype}"
+    if value.conj or value.neg:
+        return "a tensor is lazily conjugated or negated"
+    if not value.numel:
+        return "a tensor has no elements"
+    return f"a tensor has {len(value.shape)} dimensions" if len(value.shape) > HIGHEST_RANK else None
+
+
+def _operand(memory: MemorySSA, v: int) -> str | None:
+    """Views of what calls compute are made in the region, if it is theirs."""
+    program = memory.program
+    owner = memory.owner.get(program.values[v].storage)
+    if owner is None or memory.accesses[owner].address:
+        return None
+    while v not in program.calls[owner].results:
+        maker = program.calls[memory.maker[v]]
+        operand = operand_list(maker)[0]
+        why = view_refusal(maker, program.values[operand], program.values[v])
+        if why is not None:
+            return why
+        v = operand
+    return None
+
+
+def _call(call: Call, values: tuple[Value, ...]) -> str | None:
+    if call.op in OPERATORS:
+        return OPERATORS[call.op].refusal(call, arguments(call), values)
+    dtypes = {values[v].dtype for v in (*operand_list(call), *call.results)}
+    if call.op in _MOVES:
+        return f"{call.op} between {' and '.join(sorted(dtypes))}" if len(dtypes) > 1 and dtypes & COMPLEX else None
+    if call.op in SELECTIONS:
+        return f"{call.op} casts to complex" if dtypes & COMPLEX and len(dtypes - {"bool"}) > 1 else None
+    entry, common = POINTWISE[call.op], common_dtype(call, values)
+    if _kind(common) not in entry.dtypes:
+        return f"{call.op} is not taken for {common}"
+    if dtypes & COMPLEX and not dtypes <= COMPLEX:
+        return f"{call.op} casts to complex"
+    return None
+
+
+def _kind(dtype: str) -> str:
+    if dtype in COMPLEX:
+        return "c"
+    return "b" if dtype == "bool" else "i" if is_integral(dtype) else "f"
+
+
+def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None:
+    """Why nvFuser's kernel may not make this write-back, which the memory model allows; None if it may."""
+    values = memory.program.values
+    target = memory.accesses[store].writes[0]
+    geometry = values[target]
+    value = memory.stored(store)
+    if value is None or values[value].dtype != geometry.dtype or values[value].shape != geometry.shape:
+        return "the value has another dtype or shape than its target"
+    if geometry.dtype not in NAMES or len(geometry.shape) > HIGHEST_RANK:
+        return "nvFuser does not know its target"
+    if any(n < 2 for n in geometry.shape) or not geometry.shape:
+        return "its target has a dimension of size 1, or no elements"
+    if not is_dense(geometry):
+        return "its target is not dense, and nvFuser would write it as if it were"
+    region = {i for i, fused in enumerate(found.fused) if fused and found.levels[i] == found.levels[store]}
+    if not is_iterated(memory, region, value):
+        return "nvFuser may take a dimension of its value for broadcast"
+    reads = {v for i in region for v in memory.accesses[i].reads}
+    if any(v != target and values[v] != geometry and _meet(values[v], geometry) for v in reads):
+        return "another input of the region overlaps its target"
+    return None
+
+
+def is_dense(value: Value) -> bool:
+    """Whether its elements fill a stretch of memory, in whatever order of its dimensions."""
+    order = sorted(range(len(value.shape)), key=lambda d: -value.strides[d])
+    return tuple(value.strides[d] for d in order) == contiguous_strides(tuple(value.shape[d] for d in order))
+
+
+def _meet(a: Value, b: Value) -> bool:
+    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS

@@ -1,0 +1,119 @@
+"""Compilers for CUDA as targets: programs are drawn for the CPU, their inputs are moved to the GPU and back.
+
+The copies have the same offsets, strides and shared storages, so a compiler sees the same layouts. Writes out of bounds
+that stay within a storage show; beside a storage there are no guards on a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from executor.args import Arg, Device, Dict, List, Tuple
+from executor.backends.nvfuser.loading import nvfuser
+from executor.errors import TargetError
+from executor.jit import Compiled
+from executor.program import Program
+from executor.targets import moved
+from executor.targets.base import Target
+from executor.targets.moved import Moved
+from executor.targets.pipeline import Pipeline
+from executor.targets.thunder import Thunder
+
+DEVICE = "cuda:0"
+
+
+class OnCuda(Target):
+    """A target whose functions run on the GPU. Raises `TargetError` where there is none, or no nvFuser."""
+
+    unsafe = True
+
+    def __init__(self, inner: Target, about: str) -> None:
+        nvfuser()
+        self.name, self.about = inner.name, about
+        self.limits, self.needs_source = inner.limits, inner.needs_source
+        self._inner = inner
+        # Stages that run on the CPU stay there; one that is the whole compiler is this target.
+        self.stages: Mapping[str, Target] = {
+            name: self if stage is inner else stage for name, stage in inner.stages.items()
+        }
+
+    def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
+        """A function that takes CPU tensors."""
+        return Moved(self._inner.compile(placed(fn, DEVICE) if isinstance(fn, Program) else fn, example_args), DEVICE)
+
+    def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
+        """The compiler's own counts."""
+        return self._inner.metrics(compiled.inner) if isinstance(compiled, Moved) else {}
+
+    def versions(self) -> dict[str, str]:
+        """With nvFuser's version, and the GPU's name."""
+        return {**self._inner.versions(), "nvfuser": nvfuser().version(), "gpu": torch.cuda.get_device_name()}
+
+    def script(self) -> list[str]:
+        """See `Target.script`."""
+        text = inspect.getsource(moved).split("import annotations")[1].strip().splitlines()
+        return [*self._inner.script(), *text, f"compiled = Moved(compiled, {DEVICE!r})"]
+
+    def refusal(self, error: BaseException) -> str | None:
+        """See `Target.refusal`."""
+        return self._inner.refusal(error)
+
+    def reset(self) -> None:
+        """See `Target.reset`."""
+        self._inner.reset()
+
+
+def placed(program: Program, device: str) -> Program:
+    """The same program on another device: its storages, and what its calls allocate."""
+
+    def moved_arg(arg: Arg) -> Arg:
+        if isinstance(arg, Device):
+            return Device(device)
+        if isinstance(arg, List):
+            return List(tuple(map(moved_arg, arg.items)))
+        if isinstance(arg, Tuple):
+            return Tuple(tuple(map(moved_arg, arg.items)))
+        return Dict(tuple((key, moved_arg(item)) for key, item in arg.items)) if isinstance(arg, Dict) else arg
+
+    calls = tuple(
+        msgspec.structs.replace(
+            call,
+            args=tuple(map(moved_arg, call.args)),
+            kwargs=tuple((name, moved_arg(arg)) for name, arg in call.kwargs),
+        )
+        for call in program.calls
+    )
+    storages = tuple(msgspec.structs.replace(storage, device=device) for storage in program.storages)
+    return msgspec.structs.replace(program, calls=calls, storages=storages)
+
+
+def pipeline() -> OnCuda:
+    """Our compiler with nvFuser."""
+    nvfuser()
+    return OnCuda(_Pipeline("pipeline:nvfuser", "nvfuser"), "our compiler, its regions as nvFuser kernels on the GPU")
+
+
+def thunder() -> OnCuda:
+    """Thunder with nvFuser, its default on CUDA tensors."""
+    nvfuser()
+    found = Thunder("thunder:nvfuser")
+    if not importlib.import_module("thunder.executors.nvfuserex").nvfuser_available():
+        raise TargetError("target 'thunder:nvfuser': Thunder does not find nvFuser, or not a version that it knows")
+    return OnCuda(found, "Lightning Thunder with nvFuser on the GPU")
+
+
+class _Pipeline(Pipeline):
+    """The pipeline with the number of its kernels."""
+
+    def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
+        """Kernels besides, those of late copies included."""
+        found = super().metrics(compiled)
+        if isinstance(compiled, Compiled) and compiled.last is not None:
+            found["kernels"] = sum(len(detail.kernels) for detail in compiled.last.regions_detail) + found["copies"]
+        return found

@@ -1,0 +1,277 @@
+"""The nvFuser backend's rules and tables, which need no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from executor import targets
+from executor.backends.base import Backend
+from executor.backends.nvfuser import rules
+from executor.backends.nvfuser.body import body_of
+from executor.backends.nvfuser.definition import common_dtype
+from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
+from executor.backends.nvfuser.fusion import kernel_names
+from executor.backends.nvfuser.operators import OPERATORS
+from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
+from executor.backends.nvfuser.views import Walk, walk
+from executor.errors import AliasRaceError, TargetError
+from executor.jit import jit
+from executor.memory_ssa import MemorySSA
+from executor.partition import Partition, partition
+from executor.pipeline import Chooser, passes
+from executor.program import Program
+from executor.regions import Layout, Region
+from executor.schema import resolve
+from executor.targets.cuda import placed
+from executor.targets.moved import Moved
+from executor.tracing import trace
+from executor.verify import early_refusal, verify
+
+on_cpu = partial(rules.refusal, device="cpu")
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+
+
+def compiled(fn: Callable[..., Any], *args: torch.Tensor) -> tuple[Partition, MemorySSA]:
+    """The partition of a function, as the backend would cut it if it took CPU tensors."""
+    program = trace(fn, *args)
+    for _, run in passes(Chooser("blend", None)):  # type: ignore[arg-type]
+        program = run(program)
+    memory = MemorySSA.of(program)
+    return partition(program, lambda call: on_cpu(program, call) is None, memory), memory
+
+
+def refused(fn: Callable[..., Any], *args: torch.Tensor) -> list[str]:
+    program = trace(fn, *args)
+    memory = MemorySSA.of(program)
+    found = [
+        on_cpu(program, call)
+        for call, what in zip(program.calls, memory.accesses, strict=True)
+        if not (what.address or what.writes)
+    ]
+    return [why for why in found if why is not None]
+
+
+@pytest.mark.parametrize("op", sorted({*POINTWISE, *SELECTIONS, *OPERATORS}))
+def test_tables_name_operators_that_exist(op: str) -> None:
+    assert not resolve(op)._schema.is_mutable
+
+
+def test_dtypes_are_torchs() -> None:
+    assert all(isinstance(getattr(torch, name), torch.dtype) for name in NAMES)
+    assert "uint8" not in NAMES
+    assert "int16" not in NAMES
+
+
+def test_half_types_are_computed_in_float32() -> None:
+    assert [computed_in(name) for name in ("float16", "bfloat16", "float64", "int32")] == [
+        "float32",
+        "float32",
+        "float64",
+        "int32",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [(2, "float32", 2.0), (True, "int64", 1), (2, "bool", True), (1, "complex64", 1 + 0j)],
+)
+def test_numbers_take_the_dtype(value: complex, dtype: str, expected: complex) -> None:
+    found = number(value, dtype)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(("a", "b"), [("int64", "float16"), ("float32", "float64"), ("bool", "int32")])
+@pytest.mark.parametrize("ranks", [(1, 1), (0, 1), (1, 0), (0, 0)])
+def test_comparisons_promote_as_eager_does(a: str, b: str, ranks: tuple[int, int]) -> None:
+    x, y = (torch.ones((2,) * rank, dtype=getattr(torch, name)) for name, rank in zip((a, b), ranks, strict=True))
+    program = trace(torch.gt, x, y)
+    assert common_dtype(program.calls[0], program.values) == str(torch.result_type(x, y)).removeprefix("torch.")
+
+
+def test_numbers_promote_by_kind() -> None:
+    program = trace(lambda x: x > 1.5, torch.ones(2, dtype=torch.int64))
+    assert promoted([program.values[0], 1.5]) == "float32"
+    assert promoted([program.values[0], 1]) == "int64"
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "why"),
+    [
+        (lambda x: x + 1, [torch.ones(3, dtype=torch.uint8)], "nvFuser has no uint8"),
+        (lambda x: x + 1, [torch.ones(3, dtype=torch.complex64).conj()], "a tensor is lazily conjugated or negated"),
+        (lambda x: x + 1, [torch.ones(0)], "a tensor has no elements"),
+        (lambda x: x + 1, [torch.ones((1,) * 9)], "a tensor has 9 dimensions"),
+        (lambda x: x.sort()[0], [torch.ones(3)], "nvFuser has nothing for aten.sort.default"),
+        (lambda x: x.floor(), [torch.ones(3, dtype=torch.int64)], "aten.floor.default is not taken for int64"),
+        (lambda x: x.sum(), [torch.ones(3, dtype=torch.complex64)], "aten.sum.default is not taken for complex64"),
+        (lambda x: x + 1j, [torch.ones(3)], "aten.add.Tensor casts to complex"),
+        (lambda x: (x + 1).view(torch.int32) + 1, [torch.ones(3)], "aten.view.dtype reads elements as others than they are"),
+        (lambda x: (x + 1).unfold(0, 2, 1) + 1, [torch.ones(3)], "that no slices"),
+        (lambda x: (x + 1)[1:] + 1, [torch.ones(3)], "aten.slice.Tensor begins where nvFuser would load several"),
+        (lambda x: torch.arange(0.0, 3.0), [torch.ones(3)], "aten.arange.start is taken for integers only"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(fn: Callable[..., Any], args: list[torch.Tensor], why: str) -> None:
+    assert any(why in found for found in refused(fn, *args))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x + 1)[4:, ::3] * 2,
+        lambda x: (x + 1).t().reshape(-1) + 1,
+        lambda x: (x + 1).diagonal() + 1,
+        lambda x: (x + 1)[:, 4].unsqueeze(0).expand(3, 8) + 1,
+        lambda x: torch.where(x > 0, x, 1.0),
+        lambda x: x.half().mul(0.5).sum(0, keepdim=True),
+        lambda x: torch.softmax(x, 0),
+        lambda x: torch.cat([x, x]),
+    ],
+)
+def test_what_is_taken(fn: Callable[..., Any]) -> None:
+    assert refused(fn, torch.ones(8, 8)) == []
+
+
+def test_a_tensor_elsewhere_is_refused() -> None:
+    program = trace(lambda x: x + 1, torch.ones(3))
+    assert rules.refusal(program, program.calls[0]) == "a tensor lies on cpu"
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "offset", "expected"),
+    [
+        ((2, 3), (8, 2), 1, Walk(1, ((2, 8), (3, 2)), (0, 1))),
+        ((3, 2), (2, 8), 1, Walk(1, ((2, 8), (3, 2)), (1, 0))),
+        ((3, 1, 2), (4, 7, 0), 0, Walk(0, ((3, 4),), (0,))),
+        ((2, 3), (2, 1), 0, None),  # windows that overlap
+        ((2, 3), (8, 2), 12, None),  # past the end
+    ],
+)
+def test_walks(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, expected: Walk | None) -> None:
+    assert walk(shape, strides, offset, 16) == expected
+
+
+def early(fn: Callable[..., Any], *args: torch.Tensor) -> list[str | None]:
+    """For each write-back that the memory model allows to be early, why nvFuser's kernel may not make it."""
+    found, memory = compiled(fn, *args)
+    stores = [i for i in range(len(found.program.calls)) if memory.stored(i) is not None]
+    return [rules.early_refusal(found, memory, i) for i in stores if early_refusal(found, memory, i) is None]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[torch.ones(4, 4)], [torch.ones(4, 4).t()], [torch.ones(2, 3, 4).permute(2, 0, 1)], [torch.ones(20)[3:19]]],
+)
+def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
+    assert early(lambda x: x.mul_(2), *args) == [None]
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "why"),
+    [
+        (lambda x: x.mul_(2), [torch.ones(8, 8)[:, 2:7]], "not dense"),
+        (lambda x: x.mul_(2), [torch.ones(8, 8)[::2]], "not dense"),
+        (lambda x: x.mul_(2), [torch.ones(4, 1)], "size 1"),
+        (lambda x: x.copy_(torch.ones(1, 4).expand(4, 4) * 2), [torch.ones(4, 4)], "broadcast"),
+        (lambda x: x.fill_(2), [torch.ones(4)], None),
+    ],
+)
+def test_what_is_not_written_early(fn: Callable[..., Any], args: list[torch.Tensor], why: str | None) -> None:
+    found = early(fn, *args)
+    assert found == [] if why is None else len(found) == 1 and why in str(found[0])
+
+
+def test_verify_applies_the_backends_rules() -> None:
+    found, memory = compiled(lambda x: x.mul_(2), torch.ones(8, 8)[:, 2:7])
+    store = next(i for i in range(len(found.program.calls)) if memory.stored(i) is not None)
+    found = found._replace(early=frozenset({store}))
+    verify(found, memory)  # the memory model alone has nothing against it
+    with pytest.raises(AliasRaceError, match="is written early, but its target is not dense"):
+        verify(found, memory, rules.early_refusal)
+
+
+def only_region(program: Program) -> Region:
+    memory = MemorySSA.of(program)
+    found = partition(program, lambda call: on_cpu(program, call) is None, memory)
+    (region,) = [step for step in Layout(found, memory).run() if isinstance(step, Region)]
+    return region
+
+
+def test_equal_regions_of_different_programs_have_one_body() -> None:
+    first = trace(lambda x, y: (x + 1) * y, torch.ones(3), torch.ones(3))
+    second = trace(lambda y, z, x: (x + 1) * z, torch.ones(5, 5), torch.ones(9)[4:7], torch.ones(3))
+    assert body_of(only_region(first)) == body_of(only_region(second))
+
+
+def test_bodies_differ_by_layout() -> None:
+    bodies = {
+        body_of(only_region(trace(lambda x: x + 1, x)))
+        for x in (torch.ones(4, 4), torch.ones(4, 4).t(), torch.ones(4, 8)[:, ::2], torch.ones(4, 4).double())
+    }
+    assert len(bodies) == 4
+
+
+def test_kernel_names() -> None:
+    code = "// text\n__global__ void nvfuser_pointwise_f0_c1_r0_g2(Tensor<float, 1, 1> T0) {\n}\n__global__ void b(int x) {}"
+    assert kernel_names(code) == ("nvfuser_pointwise_f0_c1_r0_g2", "b")
+
+
+def test_programs_are_placed_on_a_device() -> None:
+    program = placed(trace(lambda x: x + torch.zeros(3, device="cpu"), torch.ones(3)), "meta")
+    assert {storage.device for storage in program.storages} == {"meta"}
+    assert program(torch.ones(3, device="meta")).device.type == "meta"
+
+
+def test_moved_functions_write_through() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y.add_(1)
+        return x, x.t(), x + 1
+
+    base = torch.zeros(3, 4)
+    out = Moved(fn, "cpu")(base, base[1:])
+    assert base.tolist() == [[0] * 4, [1] * 4, [1] * 4]
+    assert out[0] is base
+    assert out[1].untyped_storage()._cdata == base.untyped_storage()._cdata
+    assert out[1].stride() == (1, 4)
+    assert out[2].tolist() == [[1] * 4, [2] * 4, [2] * 4]
+
+
+@needs_no_gpu
+@pytest.mark.parametrize("name", ["pipeline:nvfuser", "thunder:nvfuser"])
+def test_targets_say_what_they_need(name: str) -> None:
+    with pytest.raises(TargetError, match="needs a CUDA device"):
+        targets.get(name)
+
+
+@needs_no_gpu
+def test_jit_says_what_it_needs() -> None:
+    with pytest.raises(TargetError, match="needs a CUDA device"):
+        jit(lambda x: x, backend="nvfuser")
+
+
+class Picky(Backend):
+    """Takes nothing."""
+
+    name = "picky"
+
+    def refusal(self, program: Program, call: Any) -> str | None:
+        return "it is no Tuesday"
+
+    def compile(self, region: Region) -> Any:
+        raise AssertionError
+
+
+def test_explain_says_what_runs_on_the_host() -> None:
+    fn = jit(lambda x: x + 1, backend=Picky())
+    fn(torch.ones(2))
+    assert fn.last is not None
+    text = fn.last.explain()
+    assert "on the host:" in text
+    assert "aten.add.Tensor" in text
+    assert "it is no Tuesday" in text
