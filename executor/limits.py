@@ -22,17 +22,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     `aliased_inputs`: two inputs may lie on one storage. `overlapping_inputs`: they may also have bytes in common; the
     same tensor passed twice has. `written_inputs_returned`: an output may lie on an input's storage that the program
-    writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element. `dtypes`: names
-    of the dtypes that inputs and results may have; None for all. `banned_ops`: overloads ("aten.fill_.Scalar") that
-    it does not know.
+    writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
+    `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
+    function may be called again, on data that are laid out in another way too. `dtypes`: names of the dtypes that inputs
+    and results may have, but for `banned_dtypes`; None for all. `banned_ops`: overloads ("aten.fill_.Scalar") that it
+    does not know.
     """
 
     aliased_inputs: bool = True
     overlapping_inputs: bool = True
     written_inputs_returned: bool = True
     overlapping_as_strided: bool = True
+    empty_inputs: bool = True
+    numbers: bool = True
+    later_calls: bool = True
     dtypes: frozenset[str] | None = None
+    banned_dtypes: frozenset[str] = frozenset()
     banned_ops: frozenset[str] = frozenset()
+
+    def takes_dtype(self, name: str) -> bool:
+        """Whether inputs and results may have the dtype of this name."""
+        return name not in self.banned_dtypes and (self.dtypes is None or name in self.dtypes)
 
     def refuse(self, program: Program) -> str | None:
         """Why the compiler does not take `program`, in words; None if it does."""
@@ -40,14 +50,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def _reasons(self, program: Program) -> Iterator[str]:
         names = dict(zip(program.inputs, _input_names(program), strict=True))
-        for a, b in combinations(program.inputs, 2):
-            first, second = program.values[a], program.values[b]
-            if first.storage != second.storage:
-                continue
-            if not self.aliased_inputs:
-                yield f"inputs {names[a]} and {names[b]} lie on one storage"
-            if not self.overlapping_inputs and _overlap(first, second):
-                yield f"inputs {names[a]} and {names[b]} overlap"
+        yield from self._of_inputs(program, names)
         if not self.written_inputs_returned:
             yield from _returned_and_written(program, names)
         for call in program.calls:
@@ -59,9 +62,23 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 and any(program.values[i].footprint.self_overlaps for i in call.results)
             ):
                 yield "a result of aten.as_strided.default overlaps itself"
-        if self.dtypes is not None:
-            unknown = sorted({value.dtype for value in program.values} - self.dtypes)
-            yield from (f"dtype {name} is not supported" for name in unknown)
+        unknown = sorted(name for name in {value.dtype for value in program.values} if not self.takes_dtype(name))
+        yield from (f"dtype {name} is not supported" for name in unknown)
+
+    def _of_inputs(self, program: Program, names: dict[int, str]) -> Iterator[str]:
+        for a, b in combinations(program.inputs, 2):
+            first, second = program.values[a], program.values[b]
+            if first.storage != second.storage:
+                continue
+            if not self.aliased_inputs:
+                yield f"inputs {names[a]} and {names[b]} lie on one storage"
+            if not self.overlapping_inputs and _overlap(first, second):
+                yield f"inputs {names[a]} and {names[b]} overlap"
+        if not self.empty_inputs:
+            yield from (f"input {names[i]} is empty" for i in program.inputs if not program.values[i].numel)
+        if not self.numbers:
+            numbers = [param.name for param in program.params if isinstance(param.value, int | float)]
+            yield from (f"parameter {name} is a number" for name in numbers)
 
 
 def _input_names(program: Program) -> Iterator[str]:

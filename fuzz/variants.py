@@ -14,6 +14,8 @@ from executor.targets import Target
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
     """Further ways to call the program, the last with another alias pattern if the compiler takes one."""
+    if not compiler.limits.later_calls:
+        return ()
     again = backwards(program.entry)
     other = realias(program.entry)
     return (again, other) if other is not None and compiler.limits.overlapping_inputs else (again,)
@@ -39,7 +41,8 @@ def _reversed(storage: Storage) -> Storage:
 def realias(inputs: Inputs) -> Inputs | None:
     """The same shapes and strides with another alias pattern; None for a single input.
 
-    Inputs that share a storage get one each. If none share, the second takes the first one's place where that fits.
+    Inputs that share a storage get one each. If none share, the second takes the first one's place where that fits; but
+    not of whole numbers, which may be indices.
     """
     values = inputs.values
     if len({value.storage for value in values}) < len(values):
@@ -47,7 +50,7 @@ def realias(inputs: Inputs) -> Inputs | None:
         return Inputs(tuple(inputs.storages[value.storage] for value in values), copies)
     for k, value in enumerate(values):
         for j, other in enumerate(values[:k]):
-            if other.dtype == value.dtype and other.shape == value.shape and other.strides == value.strides:
+            if other.dtype == value.dtype != "int64" and other.shape == value.shape and other.strides == value.strides:
                 moved = (*values[:k], msgspec.structs.replace(value, storage=j, offset=other.offset), *values[k + 1 :])
                 return _without_unused(inputs, moved)
     return None

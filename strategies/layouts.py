@@ -46,16 +46,18 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
     """One to four inputs on one to four storages, within the limits; of rare dtypes and under rare views too if asked."""
     limits = scope.limits
     names = COMMON + RARE if rare else COMMON
-    dtypes = tuple(name for name in names if limits.dtypes is None or name in limits.dtypes) or tuple(
-        limits.dtypes or ()
-    )
+    dtypes = tuple(filter(limits.takes_dtype, names)) or tuple(filter(limits.takes_dtype, COMMON + RARE))
     views = VIEWS + MORE_VIEWS if rare else VIEWS
-    bases = [_base(draw, 0, dtypes)]
+    bases = [_base(draw, 0, dtypes, limits)]
     drawn = Drawn([_input(draw, scope, bases[0], views)], [])
     while len(drawn.indices) < 4 and more(draw, 5):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
         if place == len(bases):
-            bases.append(_index_base(draw) if rare and below(draw, 4) == 3 else _base(draw, len(bases), dtypes))
+            bases.append(
+                _index_base(draw)
+                if rare and "int64" in dtypes and below(draw, 4) == 3
+                else _base(draw, len(bases), dtypes, limits)
+            )
         elif limits.overlapping_inputs and below(draw, 6) == 5:
             _again(draw, scope, bases, drawn)
             continue
@@ -79,10 +81,11 @@ def _eldest(twins: list[tuple[int, int]], position: int) -> int:
     return dict(twins).get(position, position)
 
 
-def _base(draw: Draw, position: int, dtypes: tuple[str, ...]) -> Base:
+def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) -> Base:
     dtype = choice(draw, dtypes)
+    sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
     long = below(draw, 24) == 23
-    shape = [choice(draw, _LONG)] if long else [choice(draw, _SIZES) for _ in range(between(draw, 1, 3))]
+    shape = [choice(draw, _LONG)] if long else [choice(draw, sizes) for _ in range(between(draw, 1, 3))]
     skipped = choice(draw, (0, 0, 0, 1, 3))  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
@@ -126,9 +129,10 @@ def _viewed(draw: Draw, base: Base, views: tuple[View, ...], limits: Limits) -> 
         op, args = draw_view(draw, tensor, views, limits)
         out = resolve(op)(tensor, *args)
         tensor = out if isinstance(out, torch.Tensor) else choice(draw, out)
-    if tensor.untyped_storage().data_ptr() == base.tensor.untyped_storage().data_ptr():
+    same = tensor.untyped_storage().data_ptr() == base.tensor.untyped_storage().data_ptr()
+    if same and (tensor.numel() or limits.empty_inputs):
         return tensor
-    return base.tensor.view(base.tensor.shape)  # `reshape` and its like made a copy
+    return base.tensor.view(base.tensor.shape)  # `reshape` and its like made a copy, or nothing is left
 
 
 def _sibling(draw: Draw, base: Base) -> torch.Tensor:

@@ -47,7 +47,7 @@ def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
     while len(scope.recorder.calls) < LONGEST and more(draw, 25):
         _statement(draw, scope, choice(draw, kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
-    return scope.recorder.program(_among_numbers(draw, params), _outputs(draw, scope, inputs), twins)
+    return scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
 
 
 def _swarm(draw: Draw) -> tuple[str, ...]:
@@ -87,9 +87,9 @@ _WRITES = {
 }
 
 
-def _among_numbers(draw: Draw, params: list[Param]) -> list[Param]:
+def _among_numbers(draw: Draw, params: list[Param], limits: Limits) -> list[Param]:
     """The parameters, now and then with a number that nothing uses among them: positions must not shift."""
-    if below(draw, 12) < 11:
+    if not limits.numbers or below(draw, 12) < 11:
         return params
     at = below(draw, len(params) + 1)
     return [*params[:at], Param("n", 3), *params[at:]]

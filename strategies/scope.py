@@ -27,7 +27,7 @@ class Scope:
     def __init__(self, limits: Limits = EVERYTHING) -> None:
         self.recorder = Recorder()
         self.limits = limits
-        self.dtypes = [t for t, name in KNOWN.items() if limits.dtypes is None or name in limits.dtypes]
+        self.dtypes = [t for t, name in KNOWN.items() if limits.takes_dtype(name)]
         self.written: set[int] = set()  # storages
         self._ranges: list[Range] = []
         self._dtypes: list[torch.dtype] = []

@@ -248,8 +248,7 @@ def draw_view(
 
 
 def _taken(view: View, tensor: torch.Tensor, limits: Limits) -> bool:
-    dtypes = limits.dtypes
-    return view.op not in limits.banned_ops and (dtypes is None or dtypes.issuperset(view.dtypes(tensor)))
+    return view.op not in limits.banned_ops and all(map(limits.takes_dtype, view.dtypes(tensor)))
 
 
 def _apart(tensor: torch.Tensor, shape: list[int], strides: list[int], offset: int) -> tuple[Any, ...]:

@@ -146,3 +146,14 @@ def _smallest(condition: Callable[[Program], bool]) -> Program:
         )
     except NoSuchExample:
         pytest.fail("not found in 4,000 programs")
+
+
+NARROW = Limits(
+    aliased_inputs=False, empty_inputs=False, numbers=False, banned_dtypes=frozenset({"bool", "int64", "float32"})
+)
+
+
+@QUICK
+@given(programs(NARROW))
+def test_programs_lie_within_narrow_limits(program: Program) -> None:
+    assert NARROW.refuse(program) is None
