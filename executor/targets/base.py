@@ -18,7 +18,8 @@ from executor.limits import Limits
 class Target(Protocol):
     """A compiler under test. Only `name` and `compile` are without a default.
 
-    `about` says in a line what it is, and `limits` what it takes. `unsafe` means that it may hang or crash, so that it is run under a time limit.
+    `about` says in a line what it is, and `limits` what it takes. `unsafe` means that it may hang or crash:
+    campaigns run it in a process of its own, and `check` under a time limit.
     `needs_source` means that `fn` must be a Python function with source text, not just any callable.
     `stages` are parts of the compiler that run alone, each a target that goes one step further than the one before; the
     last is the whole. A failure is blamed on the first that fails too. {"frontend": ..., "optimizer": ...}, say, where

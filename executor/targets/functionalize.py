@@ -38,6 +38,7 @@ class Functionalize(Target):
     """`torch.func.functionalize(fn)`, run in eager."""
 
     needs_source = False
+    unsafe = True
     limits = Limits(
         overlapping_inputs=False, written_inputs_returned=False, overlapping_as_strided=False, banned_ops=_BANNED
     )

@@ -21,18 +21,20 @@ _RECOMPILE_LIMIT = 1024
 class TorchCompile(Target):
     """`torch.compile(fn, backend=name, fullgraph=True, dynamic=False)`."""
 
-    def __init__(self, backend: str, *, unsafe: bool, name: str = "") -> None:
+    unsafe = True
+
+    def __init__(self, backend: str, name: str = "") -> None:
         self.name, self.about = name or backend, f"torch.compile with the backend {backend!r}"
-        self.unsafe, self._backend = unsafe, backend
+        self._backend = backend
 
     @property
     def stages(self) -> Mapping[str, Target]:
         """Dynamo alone, functionalization alone, AOTAutograd around it, and Inductor behind that."""
         name = self.name
         found: dict[str, Target] = {
-            "dynamo": TorchCompile("eager", unsafe=False, name=f"{name}/dynamo"),
+            "dynamo": TorchCompile("eager", name=f"{name}/dynamo"),
             "functionalization": Functionalize(f"{name}/functionalization"),
-            "aot": TorchCompile("aot_eager", unsafe=False, name=f"{name}/aot"),
+            "aot": TorchCompile("aot_eager", name=f"{name}/aot"),
         }
         return found | ({"aot": self} if self._backend == "aot_eager" else {self._backend: self})
 
@@ -62,12 +64,12 @@ class TorchCompile(Target):
 
 def aot_eager() -> TorchCompile:
     """Dynamo, AOTAutograd and its functionalization; the graph then runs op by op."""
-    return TorchCompile("aot_eager", unsafe=False)
+    return TorchCompile("aot_eager")
 
 
 def inductor() -> TorchCompile:
     """The same, then kernels in C++ or Triton, whose accesses out of bounds may crash the process."""
-    return TorchCompile("inductor", unsafe=True)
+    return TorchCompile("inductor")
 
 
 @contextmanager
