@@ -30,9 +30,11 @@ from executor.facts import operand_list
 from executor.geometry import Footprint, Overlap
 from executor.memory_ssa import MemorySSA, Reach, State
 from executor.passes import functional, writeback
+from executor.pipeline import Aliases
 from executor.printing import function
 from executor.program import Call, Program, Value, contiguous_strides
 from executor.targets.base import Target
+from executor.targets.pipeline import Pipeline
 from fuzz.batch import Batch
 from fuzz.campaign import batch_seed, judge
 from strategies.programs import programs
@@ -147,17 +149,21 @@ def planted(name: str) -> Iterator[None]:
 
 
 class Faulty(Target):
-    """Our pipeline with one fault."""
+    """Our pipeline, or a stage of it, with one fault."""
 
     needs_source = False
 
-    def __init__(self, name: str) -> None:
-        self.name, self.fault = f"pipeline with: {name}", name
+    def __init__(self, fault: str, sound: Target | None = None) -> None:
+        aliases: Aliases = "barrier" if fault == "barrier dropped" else "auto"
+        self.fault, self.sound = fault, sound or Pipeline(f"pipeline with: {fault}", "weak_memory", aliases)
+        self.name = self.sound.name
+        self.stages = {
+            stage: self if part is self.sound else Faulty(fault, part) for stage, part in self.sound.stages.items()
+        }
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         """See `Target.compile`."""
-        del example_args
-        compiled = executor.jit.jit(fn, aliases="barrier" if self.fault == "barrier dropped" else "auto")
+        compiled = self.sound.compile(fn, example_args)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with planted(self.fault):
@@ -181,7 +187,7 @@ def hunt(name: str, seconds: float, shrink: float, seed: int = 0) -> tuple[Batch
 
     while True:
         own = batch_seed(seed, target.name, 0, number)
-        batch = Batch(judged, start + seconds, shrink)
+        batch = Batch(judged, start + seconds, shrink, target=target)
         batch.run(strategy, own)
         number += 1
         if batch.smallest is not None or time.monotonic() > start + seconds:

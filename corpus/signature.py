@@ -12,8 +12,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `symptom` is the first thing that differs from eager ("value", "memory", "exception", ...), `detail` refines it (the
     exception's type). `stage` is the compiler's stage that goes wrong first ("forward", "aot"), if that is known.
-    `accesses` are the two whose order or overlap broke, the earlier first, by the class of what makes them ("in-place",
-    "reduction", "output"), and `relation` is how they lie ("partial"). Operators have no place here: they depend on the
+    `accesses` are those whose order or overlap broke, the earlier first, by the class of what makes them ("in-place",
+    "reduction", "output"), and `relation` is how they lie ("overlapping"). Operators have no place here: they depend on the
     seed that found the bug.
     """
 
@@ -31,11 +31,11 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def fits(self, other: Signature) -> bool:
         """Whether both may be of one bug: they agree wherever both say something, stage and accesses included."""
-        alike = (self.target, self.symptom, self.detail, self.relation)
+        pair, others = (self.accesses, self.relation), (other.accesses, other.relation)
         return (
-            alike == (other.target, other.symptom, other.detail, other.relation)
+            (self.target, self.symptom, self.detail) == (other.target, other.symptom, other.detail)
             and (not self.stage or not other.stage or self.stage == other.stage)
-            and (not self.accesses or not other.accesses or self.accesses == other.accesses)
+            and (not self.accesses or not other.accesses or pair == others)
         )
 
     def __str__(self) -> str:

@@ -18,9 +18,10 @@ from hypothesis import Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
 from executor.program import Program
+from executor.targets import Target
 from fuzz.check import Verdict
-from fuzz.findings import Kind, TargetFailure, failure_class, kind_of, size
-from fuzz.reducer import reduce
+from fuzz.findings import Kind, TargetFailure, failure_class, kind_of
+from fuzz.pursuit import Pursuit
 from fuzz.runs import Interrupted
 
 EXAMPLES = 200
@@ -63,9 +64,9 @@ def _counted_interrupts() -> Iterator[list[Interrupted]]:
 
 @dataclass
 class Batch:
-    """Draws programs, judges each once, and keeps the smallest failure.
+    """Draws programs, judges each once, and pursues the first failure to its smallest form.
 
-    `judge` gives the verdict on a program. Failures of kinds that are `muted` are counted and passed over. The batch ends at
+    `judge` gives the verdict on a program; the stages of `target`, if given, tell bugs apart. Failures of kinds that are `muted` are counted and passed over. The batch ends at
     `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure, at `found_at`.
     `judged` is told the numbers of programs and failures so far, after each program.
     """
@@ -77,13 +78,27 @@ class Batch:
     judged: Callable[[int, int], None] = lambda programs, failures: None
     programs: int = 0
     failures: int = 0
-    kind: Kind | None = None
+    target: Target | None = None
     found_at: float = 0.0
-    smallest: Program | None = None
-    verdict: Verdict | None = None
-    _known: dict[str, Kind | None] = field(default_factory=dict)
+    pursuit: Pursuit | None = None
+    _known: dict[str, bool] = field(default_factory=dict)
     _seconds: float = 0.0
     _interrupts: list[Interrupted] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of the failure that is pursued."""
+        return self.pursuit.kind if self.pursuit is not None else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the smallest program that fails so."""
+        return self.pursuit.verdict if self.pursuit is not None else None
+
+    @property
+    def smallest(self) -> Program | None:
+        """That program."""
+        return self.pursuit.smallest if self.pursuit is not None else None
 
     def run(self, strategy: SearchStrategy[Program], seed: int, examples: int = EXAMPLES) -> None:
         """Runs the batch. Whatever is wrong with the harness itself, or the strategy, is raised."""
@@ -103,17 +118,18 @@ class Batch:
         def property_(program: Program) -> None:
             nonlocal reduced
             if self.fails(program):
+                assert self.pursuit is not None, "a failure is pursued"
                 if not reduced:
                     reduced = True
-                    reduce(program, self.fails)
+                    self.pursuit.reduce(self.fails)
                     self._end_if_slow()
-                raise failure_class(self.kind)
+                raise failure_class(self.pursuit.kind)
 
         with contextlib.suppress(_TimeUp), _counted_interrupts() as self._interrupts:
             with contextlib.suppress(TargetFailure):
                 property_()
-            if self.smallest is not None:
-                reduce(self.smallest, self.fails)
+            if self.pursuit is not None:
+                self.pursuit.reduce(self.fails)
 
     def fails(self, program: Program) -> bool:
         """Whether the program fails like the first failure of this batch; always the same for one program.
@@ -127,29 +143,25 @@ class Batch:
             if time.monotonic() > self.deadline:
                 raise _TimeUp
             self._known[digest] = self._judge(program)
-        kind = self._known[digest]
-        return kind is not None and self.kind is not None and self.kind.may_become(kind)
+        return self._known[digest]
 
     def _end_if_slow(self) -> None:
         """Ends the batch where a program takes so long that Hypothesis's shrinking, hundreds of runs, is not worth it."""
         if self._seconds > SLOW * self.programs:
             raise _TimeUp
 
-    def _judge(self, program: Program) -> Kind | None:
+    def _judge(self, program: Program) -> bool:
+        """Whether the program fails in the way that is pursued; the first failure decides which one that is."""
         self.programs += 1
         begun = time.monotonic()
         verdict = self.judge(program)
         self._seconds += time.monotonic() - begun
         self.failures += not verdict.ok
         self.judged(self.programs, self.failures)
-        if verdict.ok:
-            return None
-        kind = kind_of(verdict)
-        if self.muted(kind):
-            return None
-        if self.kind is None:
-            self.kind, self.found_at = kind, time.monotonic()
-            self.deadline = self.found_at + self.shrink_seconds
-        if self.kind.may_become(kind) and (self.smallest is None or size(program) < size(self.smallest)):
-            self.smallest, self.verdict = program, verdict
-        return kind
+        if verdict.ok or self.muted(kind_of(verdict)):
+            return False
+        if self.pursuit is not None:
+            return self.pursuit.same(verdict)
+        self.pursuit, self.found_at = Pursuit(verdict, self.target), time.monotonic()
+        self.deadline = self.found_at + self.shrink_seconds
+        return True

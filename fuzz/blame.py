@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from executor.program import Inputs, Program
+from executor.program import Program
 from executor.targets import Target
 from fuzz.check import Verdict, check
-from fuzz.hazards import RELATIONS
 from fuzz.provenance import Accused, accused
 from fuzz.reducer import rerecord
 
 # Differences that leave every number right; a stage that shows nothing worse is not to blame for wrong ones.
 _MILD = frozenset({"alias", "identity", "strides", "count"})
+
+
+CACHE = "cache"
 
 
 class Blame(NamedTuple):
@@ -26,56 +27,60 @@ class Blame(NamedTuple):
     accused: Accused
 
 
-def blame(verdict: Verdict, target: Target, calls: Sequence[Inputs] = (), *, exact: bool = True) -> Blame:
-    """Who is to blame for a failed verdict of `target` on a program that was called with `calls` further inputs."""
-    found, program = Accused(), verdict.program
-    if program is not None:
-        found = accused(program, None if verdict.call else verdict.mismatches[0])
-        again = rerecord(program, calls[verdict.call - 1]) if verdict.call else None
-        if again is not None:  # what broke may be an order that only one of the two calls asks for
-            found = max(found, accused(again, verdict.mismatches[0]), key=_telling)
-    return Blame(stage(verdict, target, calls, exact=exact), found)
+def blame(verdict: Verdict, target: Target) -> Blame:
+    """Who is to blame for a failed verdict of `target`. No accesses are where it is the reuse of code for another call."""
+    where, program = stage(verdict, target), verdict.program
+    if program is None or where == CACHE:
+        return Blame(where, Accused())
+    return Blame(where, accused(program, None if verdict.call else verdict.mismatches[0]))
 
 
-def _telling(found: Accused) -> tuple[int, int]:
-    return RELATIONS.index(found.relation), len(found.statements)
-
-
-def blamed(verdict: Verdict, target: Target, calls: Sequence[Inputs] = (), *, exact: bool = True) -> Verdict:
+def blamed(verdict: Verdict, target: Target) -> Verdict:
     """The verdict with the signature that it has once it is known who is to blame; a verdict that is fine as it is."""
     signature = verdict.signature
     if signature is None:
         return verdict
-    found = blame(verdict, target, calls, exact=exact)
+    found = blame(verdict, target)
     full = msgspec.structs.replace(
         signature, stage=found.stage, accesses=found.accused.accesses, relation=found.accused.relation
     )
     return dataclasses.replace(verdict, blamed=full)
 
 
-def stage(
-    verdict: Verdict, target: Target, calls: Sequence[Inputs] = (), *, exact: bool = True, guess: str = ""
-) -> str:
+def stage(verdict: Verdict, target: Target, guess: str = "") -> str:
     """The first stage of the target that goes wrong too; "" if the target has no stages.
+
+    It is "cache" for a call that goes wrong only because the function was compiled for another one.
 
     With a `guess` only that stage and the one before are run, if they confirm it.
     """
     program, names = verdict.program, list(target.stages)
     if program is None or not names:
         return ""
+    again = alone(verdict, target)
+    if again is not None and again.ok:
+        return CACHE
 
     def wrong(name: str) -> bool:
-        return name == names[-1] or _wrong(verdict, target.stages[name], program, calls, exact=exact)
+        return name == names[-1] or _wrong(verdict, target.stages[name], program)
 
     if guess in names and wrong(guess) and (guess == names[0] or not wrong(names[names.index(guess) - 1])):
         return guess
     return next(name for name in names if wrong(name))
 
 
-def _wrong(verdict: Verdict, part: Target, program: Program, calls: Sequence[Inputs], *, exact: bool) -> bool:
+def alone(verdict: Verdict, target: Target) -> Verdict | None:
+    """The verdict on the later call that went wrong, in a function compiled for it alone; None if that cannot be said."""
+    if not verdict.call or verdict.program is None:
+        return None
+    program = rerecord(verdict.program, verdict.calls[verdict.call - 1])
+    return check(program, target=target, exact=verdict.exact) if program is not None else None
+
+
+def _wrong(verdict: Verdict, part: Target, program: Program) -> bool:
     """Whether a part of the target goes wrong in a way that may have become the failure; not if it refuses the program."""
     if part.limits.refuse(program):
         return False
-    found = check(program, target=part, exact=exact, calls=calls)
+    found = check(program, target=part, exact=verdict.exact, calls=verdict.calls)
     severe = set(found.symptoms) - _MILD
     return not found.ok and bool(severe or not set(verdict.symptoms) - _MILD)

@@ -21,11 +21,20 @@ class Kind(NamedTuple):
 
     def may_become(self, other: Kind) -> bool:
         """Whether shrinking may go from a failure of this kind to one of the other: alike, on no harder a hazard."""
-        return self[:3] == other[:3] and other.hardness <= self.hardness
+        return self.look == other.look and other.hardness <= self.hardness
+
+    @property
+    def look(self) -> tuple[str, str, str]:
+        """How the failure looks: wrong numbers in memory are as good as wrong numbers that are returned."""
+        # torch says either of what an operator does not do for a dtype.
+        detail = self.detail.replace("NotImplementedError", "RuntimeError")
+        return self.target, self.symptom.replace("memory", "value"), detail
 
     @property
     def hardness(self) -> tuple[int, int]:
         """The rank of the hazard: how accesses lie counts more than their order."""
+        if self.relation in ("none", "same"):  # one tensor written and read: no compiler has to know of aliases
+            return 0, 0
         return RELATIONS.index(self.relation), KINDS.index(self.dependence)
 
 

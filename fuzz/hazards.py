@@ -15,7 +15,7 @@ from executor.program import Call, Program, Value
 from executor.schema import accesses, resolve
 
 KINDS = ("none", "write-after-write", "write-after-read", "read-after-write")  # least telling first
-RELATIONS = ("none", "disjoint", "same", "must", "contained", "partial")
+RELATIONS = ("none", "same", "disjoint", "must", "contained", "partial")
 
 _NAMES = {Overlap.NO_ALIAS: "disjoint", Overlap.MUST_ALIAS: "must", Overlap.CONTAINED: "contained",
           Overlap.PARTIAL: "partial"}  # fmt: skip

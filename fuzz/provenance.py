@@ -10,7 +10,7 @@ import msgspec
 
 from executor.args import Arg, Dict, List, Ref, Tuple, children
 from executor.geometry import Overlap, overlap
-from executor.program import Program, Value, itemsize
+from executor.program import Program, Value, contiguous_strides, itemsize
 from executor.schema import accesses
 from fuzz.hazards import Hazard, operator_class, worst
 from fuzz.oracle import Mismatch
@@ -19,8 +19,14 @@ from fuzz.subjects import mixed_storages
 _PLACE = re.compile(r"(output|storage)(?: (\d+))?(?:\[([\d, ]+)\])?")
 
 
+# Least telling first.
+RELATIONS = ("none", "disjoint", "disjoint of one shape", "identical", "overlapping", "overlapping with strides")
+
+
 class Accused(NamedTuple):
-    """The two accesses whose order or overlap broke, the earlier first; all empty where no two are concerned.
+    """The accesses whose order or overlap broke, in order; all empty where none are concerned.
+
+    They are two, or a read with several writes that reach it.
 
     `accesses` are the classes of what makes them, `statements` the indices of these calls in the program (the number of
     calls for its return), and `relation` is how the two lie.
@@ -46,11 +52,34 @@ def accused(program: Program, mismatch: Mismatch | None) -> Accused:
 
     found = worst(program, concerned)
     if found is not None:
-        statements = (found.earlier.call, found.later.call)
-        return Accused(tuple(operator_class(program, k) for k in statements), found.relation, statements)
-    if place is None or not reaching:
+        statements = _statements(program, found)
+        classes = tuple(operator_class(program, k) for k in statements)
+        return Accused(classes, _relation(program, found), statements)
+    if place is None or not reaching or mismatch is None or mismatch.symptom not in ("value", "memory"):
         return Accused()
-    return Accused((operator_class(program, reaching[0]), "caller"), "same", (reaching[0],))
+    return Accused((operator_class(program, reaching[0]), "caller"), "identical", (reaching[0],))
+
+
+def _statements(program: Program, hazard: Hazard) -> tuple[int, ...]:
+    """The two calls; for a read, all those before it whose writes reach what it reads."""
+    calls = {hazard.earlier.call, hazard.later.call}
+    if hazard.kind == "read-after-write":
+        read = program.values[hazard.later.value]
+        for k, call in enumerate(program.calls[: hazard.later.call]):
+            if any(touches(read, program.values[i]) for i in accesses(program, call).writes):
+                calls.add(k)
+    return tuple(sorted(calls))
+
+
+def _relation(program: Program, hazard: Hazard) -> str:
+    """How the two lie, with what mistakes about it depend on: whether disjoint ones look alike, or one is not dense."""
+    one, other = program.values[hazard.earlier.value], program.values[hazard.later.value]
+    if hazard.relation == "disjoint":
+        return "disjoint of one shape" if (one.shape, one.dtype) == (other.shape, other.dtype) else "disjoint"
+    if hazard.relation in ("same", "must"):
+        return "identical"
+    plain = all(value.strides == contiguous_strides(value.shape) for value in (one, other))
+    return "overlapping" if plain else "overlapping with strides"
 
 
 def wrong_place(program: Program, mismatch: Mismatch) -> Value | None:

@@ -18,6 +18,7 @@ from executor.program import Call, Inputs, Iota, Program, Value, contiguous_stri
 from executor.recorder import Recorder
 from executor.schema import effects, resolve
 from fuzz.runs import quiet
+from fuzz.skeletons import FORMS, Rank, skeletons
 
 PLAIN_RAMP = 64  # bytes of a storage up to which a ramp needs no period to stay exact in any dtype
 
@@ -27,15 +28,28 @@ Fails = Callable[[Program], bool]
 def reduce(program: Program, fails: Fails) -> Program:
     """A program that still `fails`, and that none of the steps here can make smaller.
 
-    `program` must fail itself. Steps are tried until none succeeds; each only ever makes the program smaller.
+    `program` must fail itself. Steps are tried until none succeeds; each only ever makes the program smaller or plainer.
     """
+    rank: Rank = (len(FORMS), 0)
     while True:
         before = program
         program = _fewer_statements(program, fails)
         for step in (_bypassed, _fewer_outputs, _fewer_inputs, _smaller_inputs, _plainer_dtypes, _plainer_calls):
             program = _greedy(program, step, fails)
         if program == before:
+            program, rank = _plainest(program, fails, rank)
+        if program == before:
             return program
+
+
+def _plainest(program: Program, fails: Fails, best: Rank) -> tuple[Program, Rank]:
+    """The first skeleton of the program that fails and is no longer, of a better rank than the last, with its rank."""
+    for rank, candidate in skeletons(program):
+        if rank >= best:
+            break
+        if len(candidate.calls) <= len(program.calls) and fails(candidate):
+            return candidate, rank
+    return program, best
 
 
 def _greedy(program: Program, step: Callable[[Program], Iterator[Program]], fails: Fails) -> Program:

@@ -75,7 +75,7 @@ def _summary(verdicts: list[Verdict], case: Case, compiler: Target) -> Replay:
     runs, failed = len(verdicts), len(failures)
     if not failures:
         return Replay("fixed", verdicts[0], str(verdicts[0]), runs)
-    verdict = blamed(failures[0], compiler, case.calls, exact=case.exact)
+    verdict = blamed(failures[0], compiler)
     if failed < runs:
         return Replay("flaky", verdict, f"failed in {failed} of {runs} runs\n{verdict}", runs, failed)
     return Replay(_failing(case, verdict), verdict, str(verdict), runs, failed)

@@ -7,18 +7,18 @@ import pytest
 
 from corpus.signature import Signature
 
-FULL = Signature("thunder", "value", "", "alias updates", ("in-place", "pointwise"), "partial")
+FULL = Signature("thunder", "value", "", "alias updates", ("in-place", "pointwise"), "overlapping")
 
 
 def test_the_digest_depends_on_the_fields_alone() -> None:
-    assert FULL.digest == "42a5516d9fca"
+    assert FULL.digest == "1814dced4973"
     assert msgspec.json.decode(msgspec.json.encode(FULL), type=Signature).digest == FULL.digest
     assert len({FULL.digest, *(msgspec.structs.replace(FULL, **change).digest for change in CHANGES)}) == 7
 
 
 CHANGES = [
     {"target": "inductor"}, {"symptom": "memory"}, {"detail": "KeyError"}, {"stage": "executors"},
-    {"accesses": ("in-place", "reduction")}, {"relation": "must"},
+    {"accesses": ("in-place", "reduction")}, {"relation": "identical"},
 ]  # fmt: skip
 
 
@@ -36,5 +36,5 @@ def test_what_is_not_known_does_not_differ(change: dict[str, str]) -> None:
 
 def test_it_reads_as_a_sentence() -> None:
     text = str(FULL).partition(" ")[2]
-    assert text == "thunder: value in alias updates, in-place then pointwise over partial"
+    assert text == "thunder: value in alias updates, in-place then pointwise over overlapping"
     assert str(Signature("thunder", "exception", "KeyError")).endswith(" thunder: exception (KeyError)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from executor.backends.eager import Eager
@@ -10,10 +11,15 @@ from executor.cost import CostModel
 from executor.jit import Compiled, jit
 from executor.pipeline import Chooser, Compilation, passes, uncompiled
 from executor.targets.base import Target
+from executor.targets.believed import believed
 
 if TYPE_CHECKING:
     from executor.pipeline import Aliases
     from executor.program import Program
+
+
+# Both make values of what is read from written memory, by the same analysis: which one a mistake there shows in is chance.
+_PART_OF = {"blend": "forward"}
 
 
 class Stage(Target):
@@ -43,26 +49,33 @@ class _UpTo(Compiled):
         return uncompiled(program)
 
 
+class _Believed(Compiled):
+    """Runs in eager what the first pass makes of a program, each read replaced by what memory SSA says that it sees."""
+
+    def _compile(self, program: Program) -> Compilation:
+        if program.raises is not None:
+            return uncompiled(program)
+        compilation = uncompiled(_passes(self.aliases)[0][1](program))
+        compilation.run = partial(believed, compilation.program)
+        return compilation
+
+
 def stages(name: str, aliases: Aliases) -> Mapping[str, Target]:
-    """The stages before the backend of the target of this name: tracing, the cache of traces, each pass, the regions."""
+    """The stages before the backend of the target of this name: tracing, each pass, the regions."""
     return {stage: Stage(f"{name}/{stage}", build) for stage, build in _stages(aliases)}
 
 
 def _stages(aliases: Aliases) -> Iterator[tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    yield "trace", _traced_anew
-    yield "cache", lambda fn: jit(fn, backend="eager")
-    seen: list[str] = []
+    yield "trace", lambda fn: jit(fn, backend="eager")
+    counts: dict[str, int] = {}
     for count, (name, _) in enumerate(_passes(aliases), 1):
-        yield f"{name} {seen.count(name) + 1}" if name in seen else name, lambda fn, n=count: _UpTo(fn, aliases, n)
-        seen.append(name)
+        stage = _PART_OF.get(name, name)
+        counts[f"{stage} again" if stage in counts and stage == name else stage] = count
+    for stage, count in counts.items():
+        yield stage, partial(_UpTo, aliases=aliases, count=count)
+        if stage == "out of place":  # the analysis that all other passes rest on
+            yield "memory SSA", partial(_Believed, backend="eager", aliases=aliases)
     yield "regions", lambda fn: jit(fn, backend=Eager(), aliases=aliases)
-
-
-def _traced_anew(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def compiled(*args: Any) -> Any:
-        return jit(fn, backend="eager")(*args)
-
-    return compiled
 
 
 def _passes(aliases: Aliases) -> list[tuple[str, Callable[[Program], Program]]]:
