@@ -166,7 +166,13 @@ def early(fn: Callable[..., Any], *args: torch.Tensor) -> list[str | None]:
 
 @pytest.mark.parametrize(
     "args",
-    [[torch.ones(4, 4)], [torch.ones(4, 4).t()], [torch.ones(2, 3, 4).permute(2, 0, 1)], [torch.ones(20)[3:19]]],
+    [
+        [torch.ones(4, 4)],
+        [torch.ones(4, 4).t()],
+        [torch.ones(2, 3, 4).permute(2, 0, 1)],
+        [torch.ones(20)[3:19]],
+        [torch.ones(4, 1)],
+    ],
 )
 def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
     assert early(lambda x: x.mul_(2), *args) == [None]
@@ -177,7 +183,7 @@ def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
     [
         (lambda x: x.mul_(2), [torch.ones(8, 8)[:, 2:7]], "not dense"),
         (lambda x: x.mul_(2), [torch.ones(8, 8)[::2]], "not dense"),
-        (lambda x: x.mul_(2), [torch.ones(4, 1)], "size 1"),
+        (lambda x: x.mul_(2), [torch.ones(1, 1)], "less than two elements"),
         (lambda x: x.copy_(torch.ones(1, 4).expand(4, 4) * 2), [torch.ones(4, 4)], "broadcast"),
         (lambda x: x.fill_(2), [torch.ones(4)], None),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ import torch
 from executor.args import Arg, Device, Dict, List, Tuple
 from executor.backends.nvfuser.loading import nvfuser
 from executor.errors import TargetError
-from executor.jit import Compiled
 from executor.program import Program
 from executor.targets import moved
 from executor.targets.base import Target
@@ -26,6 +25,7 @@ from executor.targets.pipeline import Pipeline
 from executor.targets.thunder import Thunder
 
 DEVICE = "cuda:0"
+MOST_FUSIONS = 8  # regions of a program that are told apart when one of them is to blame
 
 
 class OnCuda(Target):
@@ -96,7 +96,7 @@ def placed(program: Program, device: str) -> Program:
 def pipeline() -> OnCuda:
     """Our compiler with nvFuser."""
     nvfuser()
-    return OnCuda(_Pipeline("pipeline:nvfuser", "nvfuser"), "our compiler, its regions as nvFuser kernels on the GPU")
+    return OnCuda(Pipeline("pipeline:nvfuser", "nvfuser"), "our compiler, its regions as nvFuser kernels on the GPU")
 
 
 def thunder() -> OnCuda:
@@ -105,15 +105,14 @@ def thunder() -> OnCuda:
     found = Thunder("thunder:nvfuser")
     if not importlib.import_module("thunder.executors.nvfuserex").nvfuser_available():
         raise TargetError("target 'thunder:nvfuser': Thunder does not find nvFuser, or not a version that it knows")
-    return OnCuda(found, "Lightning Thunder with nvFuser on the GPU")
+    whole = OnCuda(found, "Lightning Thunder with nvFuser on the GPU")
+    parts = {stage: part for stage, part in whole.stages.items() if part is not whole}
+    whole.stages = {**parts, **dict(_fuelled(whole.about)), "executors": whole}
+    return whole
 
 
-class _Pipeline(Pipeline):
-    """The pipeline with the number of its kernels."""
-
-    def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
-        """Kernels besides, those of late copies included."""
-        found = super().metrics(compiled)
-        if isinstance(compiled, Compiled) and compiled.last is not None:
-            found["kernels"] = sum(len(detail.kernels) for detail in compiled.last.regions_detail) + found["copies"]
-        return found
+def _fuelled(about: str) -> Iterator[tuple[str, Target]]:
+    """Thunder with more and more of its regions fused: the first number that goes wrong is that of the bad fusion."""
+    for fuel in range(MOST_FUSIONS + 1):
+        stage = f"fusion {fuel}" if fuel else "unfused"
+        yield stage, OnCuda(Thunder(f"thunder:nvfuser/{stage}", fuel), about)

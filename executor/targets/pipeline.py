@@ -28,10 +28,14 @@ class Pipeline(Target):
         return jit(fn, backend=self._backend, aliases=self._aliases)
 
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
-        """Regions, barriers, breaks and late copies of what the last call ran."""
+        """Regions, barriers, breaks and late copies of what the last call ran; and kernels, where there are any."""
         if not isinstance(compiled, Compiled) or compiled.last is None:
             return {}
-        return {name: getattr(compiled.last, name) for name in ("regions", "barriers", "breaks", "copies")}
+        counts = {name: getattr(compiled.last, name) for name in ("regions", "barriers", "breaks", "copies")}
+        details = compiled.last.regions_detail
+        if details:
+            counts["kernels"] = sum(len(detail.kernels) for detail in details) + counts["copies"]
+        return counts
 
     def script(self) -> list[str]:
         """See `Target.script`; the compiler under test is ours, so it is imported."""

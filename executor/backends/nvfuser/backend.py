@@ -11,6 +11,7 @@ from executor.backends.nvfuser import rules
 from executor.backends.nvfuser.body import body_of
 from executor.backends.nvfuser.fusion import Fusion, fusion_of
 from executor.backends.nvfuser.loading import nvfuser
+from executor.backends.nvfuser.views import squeezed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +57,13 @@ class FusedKernel(Detailed):
     def __init__(self, region: Region) -> None:
         self.fusion: Fusion = fusion_of(body_of(region))
         self._region = region
+        self._thin = any(1 in region.program.values[v].shape for v in region.inputs)
         self._movable = [v in region.aliases for v in region.outputs]
         self._values = [region.program.values[v] for v in region.outputs]
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The region's outputs. They share memory only with inputs from which moves alone lead to them."""
-        made = self.fusion.run(inputs)
+        made = self.fusion.run([tensor.squeeze() for tensor in inputs] if self._thin else inputs)
         given = {tensor.untyped_storage()._cdata for tensor in inputs}
         taken: set[int] = set()
         for i, (tensor, value) in enumerate(zip(made, self._values, strict=True)):
@@ -76,7 +78,7 @@ class FusedKernel(Detailed):
     def detail(self) -> Detail:
         """What the region becomes for inputs whose storages are aligned."""
         region, device = self._region, self.fusion.body.device
-        inputs = [region.program.values[v] for v in region.inputs]
+        inputs = [squeezed(region.program.values[v]) for v in region.inputs]
         return self.fusion.detail([_on_memory(value, device) for value in inputs])
 
 
@@ -86,10 +88,10 @@ def _on_memory(value: Value, device: str) -> torch.Tensor:
 
 
 def _as_eager(tensor: torch.Tensor, value: Value) -> torch.Tensor:
-    """The tensor under eager's strides where only those of dimensions of size 1 differ."""
+    """The tensor with its dimensions of size 1; in eager's strides, if only theirs differ."""
     found = tensor.stride()
-    if found == value.strides or any(
-        n > 1 and a != b for n, a, b in zip(value.shape, found, value.strides, strict=True)
-    ):
+    if found == value.strides:
         return tensor
-    return tensor.as_strided(value.shape, value.strides, tensor.storage_offset())
+    steps = iter(found)
+    strides = [next(steps) if n != 1 else old for n, old in zip(value.shape, value.strides, strict=True)]
+    return tensor.as_strided(value.shape, strides, tensor.storage_offset())

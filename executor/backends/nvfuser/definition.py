@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
 from executor.backends.nvfuser.operators import OPERATORS, Operand, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
-from executor.backends.nvfuser.views import Views
+from executor.backends.nvfuser.views import Views, squeezed
 from executor.facts import access
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from executor.backends.nvfuser.body import Body
     from executor.program import Call, Value
 
@@ -49,9 +51,20 @@ class Definition:
             return item
         return self.ops.ne(item, number(0, old)) if new == "bool" else self.ops.cast(item, self.dtype(new))
 
-    def ranked(self, item: Any, rank: int, wanted: int) -> Any:
-        """The item with new dimensions in front."""
-        return item if rank == wanted else self.ops.broadcast(item, [True] * (wanted - rank) + [False] * rank)
+    def shape(self, v: int) -> list[int]:
+        """The shape of a value's item: without dimensions of size 1."""
+        return [n for n in self.values[v].shape if n != 1]
+
+    def dims(self, v: int, dims: Sequence[int]) -> list[int]:
+        """Where these dimensions of a value are in its item; those of size 1 are nowhere."""
+        shape = self.values[v].shape
+        return [sum(n != 1 for n in shape[:dim]) for dim in sorted(dims) if shape[dim] != 1]
+
+    def aligned(self, item: Any, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
+        """The item of a tensor of this shape, made to broadcast to another shape."""
+        full = (1,) * (len(wanted) - len(shape)) + shape
+        new = [n == 1 for n, m in zip(full, wanted, strict=True) if m != 1]
+        return self.ops.broadcast(item, new) if any(new) else item
 
     def call(self, call: Call) -> None:
         """Appends a call of the region."""
@@ -74,25 +87,24 @@ class Definition:
         """The item and its dtype."""
         result = self.values[call.results[0]]
         args = {name: arg for name, arg in args.items() if name not in _ELSEWHERE}
-        rank = len(result.shape)
         if call.op in SELECTIONS:
             condition, formula = SELECTIONS[call.op]
             dtypes = {name: "bool" if name == condition else result.dtype for name in args}
-            taken = {name: self._operand(arg, dtypes[name], rank) for name, arg in args.items()}
+            taken = {name: self._operand(arg, dtypes[name], result.shape) for name, arg in args.items()}
             return formula(self.ops, result.dtype, **taken), result.dtype
         entry = POINTWISE[call.op]
         common = common_dtype(call, self.values)
         dtype = computed_in(common)
         found = {}
         for name, arg in args.items():
-            item = self._operand(arg, common, rank)
+            item = self._operand(arg, common, result.shape)
             found[name] = self._cast(item, common, dtype) if isinstance(arg, Operand) else item
         return entry.formula(self.ops, dtype, **found), "bool" if result.dtype == "bool" else dtype
 
-    def _operand(self, arg: Any, dtype: str, rank: int) -> Any:
-        """An argument of a pointwise operator: a tensor of the result's rank, a number of the dtype, or what it is."""
+    def _operand(self, arg: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        """An argument of a pointwise operator: a tensor that broadcasts to the result's shape, a number, or what it is."""
         if isinstance(arg, Operand):
-            return self.ranked(self.cast(arg.value, dtype), len(self.values[arg.value].shape), rank)
+            return self.aligned(self.cast(arg.value, dtype), self.values[arg.value].shape, shape)
         return number(arg, computed_in(dtype)) if isinstance(arg, bool | int | float | complex) else arg
 
 
@@ -117,20 +129,20 @@ def common_dtype(call: Call, values: tuple[Value, ...]) -> str:
 
 
 def define(nvfuser: Any, body: Body, *, early: bool) -> Any:
-    """The `FusionDefinition` of a body. Its outputs: the body's, then, if stores are late, the values to store."""
+    """The `FusionDefinition` of a body, whose tensors have no dimensions of size 1. Its outputs: the body's, then, if stores are late, the values to store."""
     with nvfuser.FusionDefinition() as fd:
         made = Definition(nvfuser, fd, body.values)
         inputs = [
             fd.define_tensor(
                 sizes=list(value.shape), strides=list(value.strides), dtype=made.dtype(value.dtype), static_sizes=True
             )
-            for value in body.values[: body.inputs]
+            for value in map(squeezed, body.values[: body.inputs])
         ]
         made.bind(inputs)
         for call in body.calls:
             made.call(call)
         for v in body.outputs:
-            fd.add_output(_laid_out(fd, made.item(v), body.values[v]))
+            fd.add_output(_laid_out(fd, made.item(v), squeezed(body.values[v])))
         for target, v in body.early:
             if early:
                 fd.add_output(fd.ops.set(made.item(v)), inputs[target])
@@ -141,8 +153,7 @@ def define(nvfuser: Any, body: Body, *, early: bool) -> Any:
 
 def _laid_out(fd: Any, item: Any, value: Value) -> Any:
     """A copy of the item as an output, with its dimensions in eager's order in memory where that is not row-major."""
-    long = [d for d, n in enumerate(value.shape) if n > 1]
-    steps = [value.strides[d] for d in long]
+    steps = list(value.strides)
     if steps == sorted(steps, reverse=True) or len(set(steps)) < len(steps):
         return fd.ops.set(item)
     order = sorted(range(len(value.shape)), key=lambda d: (value.strides[d], -d))

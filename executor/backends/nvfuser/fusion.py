@@ -55,8 +55,10 @@ class Fusion:
         return self._late
 
     def _writes_early(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether one kernel does it all, for inputs that are aligned like these; found on stand-ins for them."""
+        """Whether one kernel does it all, and to aligned targets, for inputs like these; found on stand-ins for them."""
         alignment = tuple([tensor.data_ptr() % ALIGNMENT for tensor in inputs])
+        if any(alignment[target] for target, _ in self.body.early):
+            return False
         found = self._is_one.get(alignment)
         if found is None:
             if self._early is None:

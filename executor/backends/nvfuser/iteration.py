@@ -32,7 +32,7 @@ def _dims(memory: MemorySSA, region: set[int], v: int, known: dict[int, tuple[bo
 
 
 def _moving(value: Value) -> tuple[bool, ...]:
-    return tuple(n > 1 and step != 0 for n, step in zip(value.shape, value.strides, strict=True))
+    return tuple(n == 1 or step != 0 for n, step in zip(value.shape, value.strides, strict=True))
 
 
 def _computed(memory: MemorySSA, region: set[int], v: int, known: dict[int, tuple[bool, ...]]) -> tuple[bool, ...]:
@@ -40,11 +40,15 @@ def _computed(memory: MemorySSA, region: set[int], v: int, known: dict[int, tupl
     call, value = memory.program.calls[number], memory.program.values[v]
     if call.op in _WHOLE:
         return _moving(value)
-    found = [_dims(memory, region, operand, known) for operand in operand_list(call)]
+    operands = operand_list(call)
+    found = [_dims(memory, region, operand, known) for operand in operands]
     if memory.accesses[number].address:
         return _moving(value) if all(found[0]) else (False,) * len(value.shape)
     if call.op in OPERATORS:
         return (False,) * len(value.shape)
-    rank = len(value.shape)
-    full = [(False,) * (rank - len(dims)) + dims for dims in found]
-    return tuple(any(dims[d] for dims in full) for d in range(rank))
+    rank, values = len(value.shape), memory.program.values
+    full = [
+        (False,) * (rank - len(dims)) + tuple(one and n > 1 for one, n in zip(dims, values[v].shape, strict=True))
+        for v, dims in zip(operands, found, strict=True)
+    ]
+    return tuple(n == 1 or any(dims[d] for dims in full) for d, n in enumerate(value.shape))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from executor.args import to_python
 from executor.backends.nvfuser.dtypes import computed_in, is_integral, number
-from executor.backends.nvfuser.views import walk
+from executor.backends.nvfuser.views import Walk, walk
 from executor.program import contiguous_strides
 from executor.schema import bound
 
@@ -54,11 +54,11 @@ _OPERANDS = _Operands()
 
 
 def _full(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
-    result = d.values[call.results[0]]
+    result, shape = d.values[call.results[0]], d.shape(call.results[0])
     fill = args.get("fill_value", args.get("s", 0))
     if call.op.split(".")[1].removeprefix("new_").startswith("ones"):
         fill = 1
-    return [d.ops.full(list(result.shape), number(fill, result.dtype), d.dtype(result.dtype))]
+    return [d.ops.full(shape, number(fill, result.dtype), d.dtype(result.dtype))]
 
 
 def _arange(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
@@ -68,6 +68,8 @@ def _arange(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
 
 def _whole_numbers(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
     steps = [args.get("start", 0), args.get("step", 1)]
+    if values[call.results[0]].numel < 2:
+        return f"{call.op} of one element is a constant"
     if is_integral(values[call.results[0]].dtype) and all(isinstance(step, int) for step in steps):
         return None
     return f"{call.op} is taken for integers only"
@@ -79,16 +81,15 @@ def _dims(args: dict[str, Any], operand: Value) -> list[int]:
     return sorted({dim % max(len(operand.shape), 1) for dim in dims})
 
 
-def _reduce(d: Definition, name: str, item: Any, args: dict[str, Any], operand: Value) -> Any:
-    if not operand.shape:
-        return d.ops.set(item)
-    return getattr(d.ops, name)(item, dims=_dims(args, operand), keepdim=bool(args.get("keepdim", False)))
+def _reduce(d: Definition, name: str, item: Any, args: dict[str, Any], v: int) -> Any:
+    dims = d.dims(v, _dims(args, d.values[v])) if d.values[v].shape else []
+    return getattr(d.ops, name)(item, dims=dims) if dims else d.ops.set(item)
 
 
 def _sum(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     v = args["self"].value
     item = d.cast(v, computed_in(d.values[call.results[0]].dtype))
-    return [_reduce(d, "sum", item, args, d.values[v])]
+    return [_reduce(d, "sum", item, args, v)]
 
 
 def _mean(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
@@ -101,18 +102,30 @@ def _mean(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
 def _extremum(name: str) -> Operator:
     def make(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
         v = args["self"].value
-        return [_reduce(d, name, d.cast(v, computed_in(d.values[v].dtype)), args, d.values[v])]
+        return [_reduce(d, name, d.cast(v, computed_in(d.values[v].dtype)), args, v)]
 
     return Operator(make, _real)
 
 
 def _real(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
-    dtype = values[args["self"].value].dtype
-    return f"{call.op} is not taken for {dtype}" if dtype == "bool" or dtype.startswith("complex") else None
+    operand = values[args["self"].value]
+    if operand.dtype == "bool" or operand.dtype.startswith("complex"):
+        return f"{call.op} is not taken for {operand.dtype}"
+    return _repeats(call, args, operand)
+
+
+def _repeats(call: Call, args: dict[str, Any], operand: Value) -> str | None:
+    """NvFuser's segmenter fails for reductions over what was broadcast before."""
+    dims = _dims(args, operand) if operand.shape else []
+    if any(operand.shape[dim] > 1 and not operand.strides[dim] for dim in dims):
+        return f"{call.op} reduces a dimension that is broadcast"
+    return None
 
 
 def _not_complex(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
     operand, result = values[args["self"].value], values[call.results[0]]
+    if (why := _repeats(call, args, operand)) is not None:
+        return why
     found = next((v.dtype for v in (operand, result) if v.dtype.startswith("complex") or v.dtype == "bool"), None)
     if found == "bool" and operand.dtype == "bool" and result.dtype != "bool":
         return None
@@ -121,58 +134,80 @@ def _not_complex(call: Call, args: dict[str, Any], values: Sequence[Value]) -> s
 
 def _softmax(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     v = args["self"].value
-    shape, dtype = d.values[v].shape, computed_in(d.values[call.results[0]].dtype)
-    item = d.cast(v, dtype)
-    if not shape:
-        return [d.ops.full([], 1.0, d.dtype(dtype))]
-    dims = [args["dim"] % len(shape)]
+    item = d.cast(v, computed_in(d.values[call.results[0]].dtype))
+    dims = d.dims(v, [args["dim"] % len(d.values[v].shape)])
     powers = d.ops.exp(d.ops.sub(item, d.ops.max(item, dims=dims, keepdim=True)))
     return [d.ops.div(powers, d.ops.sum(powers, dims=dims, keepdim=True))]
+
+
+def _longer(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    shape = values[args["self"].value].shape
+    return None if shape and shape[args["dim"]] > 1 else f"{call.op} of one element is 1"
+
+
+def _normed(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
+    return None if math.prod(args["normalized_shape"]) > 1 else f"{call.op} of one element is 0"
 
 
 def _layer_norm(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     v = args["input"].value
     operand = d.values[v]
-    dtype, rank = computed_in(operand.dtype), len(operand.shape)
-    dims = list(range(rank - len(args["normalized_shape"]), rank))
+    dtype, rank, outer = computed_in(operand.dtype), len(operand.shape), len(args["normalized_shape"])
+    dims = d.dims(v, range(rank - outer, rank))
     item, count = d.cast(v, dtype), float(math.prod(args["normalized_shape"]))
-    mean = d.ops.div(d.ops.sum(item, dims=dims, keepdim=True), count)
-    centred = d.ops.sub(item, mean)
-    variance = d.ops.div(d.ops.sum(d.ops.mul(centred, centred), dims=dims, keepdim=True), count)
-    rstd = d.ops.rsqrt(d.ops.add(variance, args["eps"]))
-    found = d.ops.mul(centred, rstd)
+    spread = [dim in dims for dim in range(len(d.shape(v)))]
+
+    def mean(of: Any) -> Any:
+        return d.ops.div(d.ops.sum(of, dims=dims), count)
+
+    middle = mean(item)
+    centred = d.ops.sub(item, d.ops.broadcast(middle, spread))
+    rstd = d.ops.rsqrt(d.ops.add(mean(d.ops.mul(centred, centred)), args["eps"]))
+    found = d.ops.mul(centred, d.ops.broadcast(rstd, spread))
     for name, op in (("weight", d.ops.mul), ("bias", d.ops.add)):
         if args.get(name) is not None:
-            found = op(found, d.ranked(d.cast(args[name].value, dtype), len(dims), rank))
-    return [found, mean, rstd]
+            w = args[name].value
+            found = op(found, d.aligned(d.cast(w, dtype), d.values[w].shape, operand.shape))
+    return [found, middle, rstd]
 
 
 def _cat(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     result = d.values[call.results[0]]
     items = [d.cast(operand.value, result.dtype) for operand in args["tensors"]]
-    return [d.ops.cat(items, args.get("dim", 0) % len(result.shape))]
+    return [d.ops.cat(items, d.dims(call.results[0], [args.get("dim", 0) % len(result.shape)])[0])]
 
 
 def _uniform(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
-    ranks = {len(values[operand.value].shape) for operand in args["tensors"]}
-    if len(ranks) > 1:
+    shapes = [values[operand.value].shape for operand in args["tensors"]]
+    if len(set(map(len, shapes))) > 1:
         return f"{call.op} joins tensors of different ranks"
+    if any(shape[args.get("dim", 0)] == 1 for shape in shapes):
+        return f"{call.op} joins tensors of size 1"
     return f"{call.op} of one tensor is a copy" if len(args["tensors"]) == 1 else None
 
 
 def _scatter(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     base, source = args["self"].value, args["src"].value
-    steps = walk(tuple(args["size"]), tuple(args["stride"]), args.get("storage_offset") or 0, d.values[base].numel)
+    dtype, count = d.values[base].dtype, d.values[base].numel
+    shape, steps = _steps(args, count)
     assert steps is not None, "refused by the rules"
-    items = d.cast(base, d.values[base].dtype), d.cast(source, d.values[base].dtype)
-    return [d.views.scatter(items[0], d.values[base].numel, items[1], steps, tuple(args["size"]))]
+    return [d.views.scatter(d.cast(base, dtype), count, d.cast(source, dtype), steps, shape)]
+
+
+def _steps(args: dict[str, Any], count: int) -> tuple[tuple[int, ...], Walk | None]:
+    """The shape of a scatter's source without dimensions of size 1, and where it goes."""
+    long = [(n, step) for n, step in zip(args["size"], args["stride"], strict=True) if n != 1]
+    shape, strides = tuple(n for n, _ in long), tuple(step for _, step in long)
+    return shape, walk(shape, strides, args.get("storage_offset") or 0, count)
 
 
 def _no_walk(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
-    base, size = values[args["self"].value], tuple(args["size"])
-    flat = len(base.shape) == 1 and base.strides == contiguous_strides(base.shape)
-    steps = walk(size, tuple(args["stride"]), args.get("storage_offset") or 0, base.numel) if flat else None
-    if steps is None or math.prod(n for n, _ in steps.steps) != math.prod(size):
+    base = values[args["self"].value]
+    if base.dtype == "bool":
+        return f"{call.op} needs padding, which fails for bool"
+    flat = len(base.shape) == 1 and base.strides == contiguous_strides(base.shape) and base.numel > 1
+    shape, steps = _steps(args, base.numel) if flat else ((), None)
+    if steps is None or math.prod(n for n, _ in steps.steps) != math.prod(shape):
         return f"{call.op} writes positions that do not nest"
     return None
 
@@ -190,8 +225,8 @@ OPERATORS: dict[str, Operator] = {
     **_overloads("mean.default mean.dim", Operator(_mean, _not_complex)),
     **_overloads("amax.default max.default", _extremum("max")),
     **_overloads("amin.default min.default", _extremum("min")),
-    **_overloads("_softmax.default", Operator(_softmax)),
-    **_overloads("native_layer_norm.default", Operator(_layer_norm)),
+    **_overloads("_softmax.default", Operator(_softmax, _longer)),
+    **_overloads("native_layer_norm.default", Operator(_layer_norm, _normed)),
     **_overloads("cat.default", Operator(_cat, _uniform)),
     **_overloads("as_strided_scatter.default", Operator(_scatter, _no_walk)),
 }

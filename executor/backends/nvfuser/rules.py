@@ -12,7 +12,7 @@ from executor.backends.nvfuser.dtypes import COMPLEX, NAMES, is_integral
 from executor.backends.nvfuser.iteration import is_iterated
 from executor.backends.nvfuser.operators import OPERATORS, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
-from executor.backends.nvfuser.views import view_refusal
+from executor.backends.nvfuser.views import squeezed, view_refusal
 from executor.facts import operand_list
 from executor.geometry import Overlap, overlap
 from executor.memory_ssa import MemorySSA, footprint
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from executor.program import Call, Program, Value
 
 HIGHEST_RANK = 8
+LONGEST_CHAIN = 2
+_SCATTER = "aten.as_strided_scatter.default"
 _MOVES = frozenset({"aten.clone.default", "aten.contiguous.default", "aten._to_copy.default"})
 
 
@@ -39,6 +41,7 @@ def refusal(program: Program, call: Call, device: str = "cuda") -> str | None:
                 *(_value(program, v, device) for v in (*operands, *call.results)),
                 *(_operand(memory, v) for v in operands),
                 _call(call, program.values),
+                _chained(memory, call),
             )
             if why is not None
         ),
@@ -92,6 +95,26 @@ def _call(call: Call, values: tuple[Value, ...]) -> str | None:
     return None
 
 
+def _chained(memory: MemorySSA, call: Call) -> str | None:
+    """The time to compile a chain of scatters grows fast with its length: minutes for eleven."""
+    if call.op != _SCATTER or _scatters(memory, call) <= LONGEST_CHAIN:
+        return None
+    return f"{call.op} on top of {LONGEST_CHAIN} others takes long to compile"
+
+
+def _scatters(memory: MemorySSA, call: Call) -> int:
+    """How many scatters, this one included, a region that holds the call would make into one another."""
+    program, count = memory.program, 1
+    base = operand_list(call)[0]
+    while (owner := memory.owner.get(program.values[base].storage)) is not None:
+        maker = program.calls[owner]
+        if maker.op != _SCATTER:
+            break
+        count += 1
+        base = operand_list(maker)[0]
+    return count if count <= LONGEST_CHAIN else 1 + (count - 1) % (LONGEST_CHAIN + 1)
+
+
 def _kind(dtype: str) -> str:
     if dtype in COMPLEX:
         return "c"
@@ -108,9 +131,9 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
         return "the value has another dtype or shape than its target"
     if geometry.dtype not in NAMES or len(geometry.shape) > HIGHEST_RANK:
         return "nvFuser does not know its target"
-    if any(n < 2 for n in geometry.shape) or not geometry.shape:
-        return "its target has a dimension of size 1, or no elements"
-    if not is_dense(geometry):
+    if geometry.numel < 2:
+        return "its target has less than two elements"
+    if not is_dense(squeezed(geometry)):
         return "its target is not dense, and nvFuser would write it as if it were"
     region = {i for i, fused in enumerate(found.fused) if fused and found.levels[i] == found.levels[store]}
     if not is_iterated(memory, region, value):
@@ -122,7 +145,7 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
 
 
 def is_dense(value: Value) -> bool:
-    """Whether its elements fill a stretch of memory, in whatever order of its dimensions."""
+    """Whether its elements, in dimensions larger than 1, fill a stretch of memory in whatever order."""
     order = sorted(range(len(value.shape)), key=lambda d: -value.strides[d])
     return tuple(value.strides[d] for d in order) == contiguous_strides(tuple(value.shape[d] for d in order))
 
