@@ -54,6 +54,7 @@ class Ban(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     empty_inputs: bool = True
     numbers: bool = True
     later_calls: bool = True
+    raising: bool = True
     ops: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
 

@@ -24,9 +24,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     same tensor passed twice has. `written_inputs_returned`: an output may lie on an input's storage that the program
     writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
-    function may be called again, on data that are laid out in another way too. `dtypes`: names of the dtypes that inputs
-    and results may have, but for `banned_dtypes`; None for all. `banned_ops`: overloads ("aten.fill_.Scalar") that it
-    does not know.
+    function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
+    and so must the compiler. `dtypes`: names of the dtypes that inputs and results may have, but for `banned_dtypes`; None
+    for all. `banned_ops`: overloads ("aten.fill_.Scalar") that it does not know.
     """
 
     aliased_inputs: bool = True
@@ -36,6 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     empty_inputs: bool = True
     numbers: bool = True
     later_calls: bool = True
+    raising: bool = True
     dtypes: frozenset[str] | None = None
     banned_dtypes: frozenset[str] = frozenset()
     banned_ops: frozenset[str] = frozenset()
@@ -51,6 +52,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def _reasons(self, program: Program) -> Iterator[str]:
         names = dict(zip(program.inputs, _input_names(program), strict=True))
         yield from self._of_inputs(program, names)
+        if program.raises is not None and not self.raising:
+            yield f"eager refuses {program.calls[-1].op}"
         if not self.written_inputs_returned:
             yield from _returned_and_written(program, names)
         for call in program.calls:

@@ -20,6 +20,7 @@ from strategies.lists import draw_lists
 from strategies.moves import draw_move
 from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
+from strategies.refusals import draw_refused
 from strategies.scope import Scope
 
 LONGEST = 14  # statements
@@ -37,7 +38,7 @@ def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
-    error, its elements are integers, arithmetic on them is exact in their dtype, and no write depends on the order in
+    error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their dtype, and no write depends on the order in
     which elements are visited.
     """
     scope = Scope(limits)
@@ -47,6 +48,8 @@ def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
     while len(scope.recorder.calls) < LONGEST and more(draw, 25):
         _statement(draw, scope, choice(draw, kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
+    if limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
+        return scope.recorder.program(params, None, twins)
     return scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
 
 
