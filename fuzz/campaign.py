@@ -8,23 +8,26 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from corpus.case import Case
 from corpus.signature import Signature
 from corpus.store import Store
-from executor import printing, targets
+from executor import targets
 from executor.program import Program
 from executor.targets import Target
-from fuzz import variants
+from fuzz import blame, variants
+from fuzz.accounts import outcome
 from fuzz.batch import Batch
-from fuzz.check import Verdict, check
+from fuzz.check import TIME_LIMIT, Verdict, check
 from fuzz.findings import Kind, kind_of
+from fuzz.flight import Flight
+from fuzz.isolation import Isolated, contained
+from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
+from fuzz.keeper import REPEATS, Finding, Keeper
 from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
-HEAD_START = {"exception": 1, "timeout": 1, "strides": 1, "identity": 2}
+HEAD_START = {"exception": 1, "timeout": 1, "memory-limit": 1, "state": 1, "strides": 1, "identity": 2}
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
 SECONDS_BETWEEN_PULSES = 4.0
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
@@ -32,7 +35,10 @@ SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike befor
 
 @dataclass(frozen=True)
 class Plan:
-    """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline."""
+    """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline.
+
+    `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
+    """
 
     target: str
     shard: int
@@ -40,26 +46,19 @@ class Plan:
     deadline: float
     shrink_seconds: float = 40.0
     batches: int = 0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A shrunk failure: its case file, and whether its signature was in the corpus before this run."""
-
-    path: Path
-    case: Case
-    verdict: Verdict
-    known: bool
+    time_limit: float = TIME_LIMIT
+    memory_limit: int = MEMORY_LIMIT
 
 
 @dataclass
 class Totals:
-    """What a shard did."""
+    """What a shard did. `counts` are its programs by outcome, those of the batch that runs included."""
 
     programs: int = 0
     failures: int = 0
     batches: int = 0
     seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -85,6 +84,7 @@ class Pulse:
             programs=self._totals.programs + programs,
             failures=self._totals.failures + failures,
             batches=self._totals.batches,
+            counts=dict(self._totals.counts),
             seconds=round(self._last - self._start, 3),
         )
 
@@ -95,12 +95,17 @@ def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
+def called_again(seed: int) -> bool:
+    """Whether the functions of the batch with this seed are called several times."""
+    return seed % CALLED_AGAIN == 0
+
+
 def judge(compiler: Target, seed: int) -> Callable[[Program], Verdict]:
     """The verdict on a program of the batch with this seed; in one batch of eight with further calls.
 
     All programs of a batch are called alike, so that a failure in a later call stays one while it shrinks.
     """
-    again = seed % CALLED_AGAIN == 0
+    again = called_again(seed)
 
     def verdict(program: Program) -> Verdict:
         return check(program, target=compiler, calls=variants.calls(program, compiler) if again else ())
@@ -113,28 +118,81 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
 
     On Ctrl-C the smallest failures so far are saved before the interrupt goes on.
     """
-    compiler = targets.get(plan.target)
-    totals, shrunk, start = Totals(), Counter[Kind](), time.monotonic()
-    pulse = Pulse(plan, totals, journal, start)
-    strategy = programs(compiler.limits)
-    seen: set[Signature] = set()
-    while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
-        seed = batch_seed(plan.seed, plan.target, plan.shard, totals.batches)
-        batch = Batch(judge(compiler, seed), plan.deadline, plan.shrink_seconds, muted(shrunk, seed), pulse.judged)
+    target = targets.get(plan.target)
+    stacks = journal.path.with_suffix(".stacks")
+    with (
+        contained(target, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks) as compiler,
+        Flight(journal.path, plan.target, plan.shard, targets.versions(target)) as flight,
+    ):
+        totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight).run()
+        journal.write("done", target=plan.target, shard=plan.shard)
+    return totals
+
+
+class Shard:
+    """A shard at work: `compiler` is what it tests, `keeper` saves what it finds, `flight` knows what it judges."""
+
+    def __init__(self, plan: Plan, compiler: Target, keeper: Keeper, flight: Flight) -> None:
+        self._plan, self._compiler, self._keeper, self._flight = plan, compiler, keeper, flight
+        self._totals = Totals(findings=keeper.findings)
+        self._shrunk = Counter[Kind]()
+        self._start = time.monotonic()
+        self._pulse = Pulse(plan, self._totals, keeper.journal, self._start)
+
+    def run(self) -> Totals:
+        """All batches."""
+        plan, totals = self._plan, self._totals
+        while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
+            self._batch(batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
+            self._compiler.reset()
+        return totals
+
+    def _batch(self, seed: int) -> None:
+        plan, totals = self._plan, self._totals
+        judged = judge(self._compiler, seed)
+        batch = Batch(
+            self._watched(judged, seed),
+            plan.deadline,
+            plan.shrink_seconds,
+            muted(self._shrunk, seed),
+            self._pulse.judged,
+            target=self._compiler,
+        )
+        repeats = 0  # after an interrupt there is no time for them
         try:
-            batch.run(strategy, seed)
+            batch.run(programs(self._compiler.limits), seed)
+            repeats = REPEATS
         finally:
             totals.batches += 1
             totals.programs += batch.programs
             totals.failures += batch.failures
-            totals.seconds = time.monotonic() - start
-            if batch.kind is not None and batch.verdict is not None:
-                shrunk.update({batch.kind, kind_of(batch.verdict)})
-                _keep(batch.verdict, store, known, seen, totals, journal)
-            pulse.write()
-        compiler.reset()
-    journal.write("done", target=plan.target, shard=plan.shard)
-    return totals
+            totals.seconds = time.monotonic() - self._start
+            for verdict in self._found(batch):
+                self._keeper.keep(verdict, judged, repeats)
+            self._pulse.write()
+
+    def _found(self, batch: Batch) -> list[Verdict]:
+        """The failures to save: the one that was shrunk, others that were met, and workers that died in between."""
+        late = self._compiler.sandbox.late if isinstance(self._compiler, Isolated) else []
+        found = list(late)
+        late.clear()
+        if batch.pursuit is not None:
+            signed = batch.pursuit.signed()
+            self._shrunk.update({batch.pursuit.kind, kind_of(signed)})
+            found += [signed, *(blame.blamed(other, self._compiler) for other in batch.pursuit.others.values())]
+        return found
+
+    def _watched(self, judged: Callable[[Program], Verdict], seed: int) -> Callable[[Program], Verdict]:
+        """Judges likewise, but accounts for every program, before and after."""
+        counts, again = self._totals.counts, called_again(seed)
+
+        def verdict(program: Program) -> Verdict:
+            self._flight.begin(program, counts, again=again)
+            found = judged(program)
+            counts[outcome(found)] += 1
+            return found
+
+        return verdict
 
 
 def muted(shrunk: Counter[Kind], seed: int) -> Callable[[Kind], bool]:
@@ -153,36 +211,3 @@ def muted(shrunk: Counter[Kind], seed: int) -> Callable[[Kind], bool]:
         return shrunk[kind] >= SHRINKS_PER_KIND or chance < count / (count + 1)
 
     return passed
-
-
-def _keep(
-    verdict: Verdict, store: Store, known: frozenset[Signature], seen: set[Signature], totals: Totals, journal: Journal
-) -> None:
-    signature, program = verdict.signature, verdict.program
-    assert signature is not None, "only failures come here"
-    assert program is not None, "only failures of programs come here"
-    if signature in seen:
-        return
-    seen.add(signature)
-    compiler = targets.get(verdict.target)
-    calls = variants.calls(program, compiler) if verdict.call else ()
-    case = Case(
-        program=program.without_sources(),
-        target=verdict.target,
-        versions=targets.versions(compiler),
-        signature=signature,
-        state="open",
-        calls=calls,
-        found=time.strftime("%Y-%m-%d"),
-    )
-    path = store.save(case)
-    totals.findings.append(Finding(path, case, verdict, signature in known))
-    journal.write(
-        "finding",
-        target=verdict.target,
-        path=str(path),
-        signature=signature.digest,
-        known=signature in known,
-        text=str(verdict),
-        program=printing.listing(program),
-    )

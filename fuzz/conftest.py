@@ -10,11 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from corpus.store import Store, findings_folder
 from executor.errors import AliasfuzzError
 from fuzz.options import PROFILES, Options, options
+from fuzz.recovery import Recovered, recover
 from fuzz.summary import closing_lines, progress, summarize, to_json
 
 OPTIONS = pytest.StashKey[Options]()
+RECOVERED = pytest.StashKey[list[Recovered]]()
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -22,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("aliasfuzz", "aliasfuzz: the main job")
     group.addoption("--fuzz-target", action="append", default=[], metavar="T", help="compiler under test; may repeat")
     group.addoption("--fuzz-budget", metavar="TIME", help="time for the whole run: 60s (default), 5m, 1h")
+    group.addoption("--fuzz-shrink-budget", metavar="TIME", help="time to shrink one failure (40s)")
     group.addoption("--fuzz-profile", default="dev", metavar="P", help=f"one of {', '.join(PROFILES)} (dev)")
     group.addoption("--fuzz-seed", metavar="N", help="run the programs of an earlier run with this seed")
     group.addoption("--fuzz-shard", metavar="I/N", help="run only shard I of N, as the summary's last line says")
@@ -49,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[OPTIONS] = options(
             names=get("--fuzz-target"),
             budget=get("--fuzz-budget"),
+            shrink=get("--fuzz-shrink-budget"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),
@@ -123,11 +128,25 @@ def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
         thread.join()
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Saves what earlier runs in the same place were judging when they were killed."""
+    if _is_worker(session.config) or session.config.option.collectonly:
+        return
+    runs = sorted(Path(session.config.stash[OPTIONS].folder).parent.glob("*/"))
+    session.config.stash[RECOVERED] = [left for run in runs for left in recover(run, _store(session.config))]
+
+
+def _store(config: pytest.Config) -> Store:
+    return Store(config.stash[OPTIONS].corpus or findings_folder())
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     chosen = config.stash[OPTIONS]
     if _is_worker(config) or not Path(chosen.folder).exists():
         return
     terminalreporter.section("aliasfuzz")
+    for left in config.stash[RECOVERED]:
+        terminalreporter.line(str(left))
     for line in closing_lines(chosen, summarize(chosen)):
         terminalreporter.line(line)
 
@@ -138,6 +157,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if _is_worker(config) or config.option.collectonly or exitstatus not in (0, 1, 2):
         return
+    folder = Path(config.stash[OPTIONS].folder)
+    config.stash[RECOVERED] += recover(folder, _store(config))  # a worker of this run may have been killed
     summary = summarize(config.stash[OPTIONS])
     code = summary.exit_code
     if exitstatus != 2:  # interrupted

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fuzz import journal
+from fuzz.accounts import FAILURES, NOTABLE, accounts
 from fuzz.options import Options
 
 
 @dataclass
 class TargetSummary:
-    """One target's share of a run. `findings` are journal events, one a signature."""
+    """One target's share of a run. `findings` are journal events, one a signature; `counts` the programs by outcome."""
 
     programs: int = 0
     failures: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -55,9 +58,11 @@ def summarize(options: Options) -> Summary:
         elif event["event"] == "finding":
             found[event["target"]].findings.setdefault(event["signature"], event)
     for (name, _), event in shards.items():
-        found[name].programs += event["programs"]
-        found[name].failures += event["failures"]
         found[name].seconds = max(found[name].seconds, event["seconds"])
+    for (name, _), account in accounts(Path(options.folder)).items():
+        found[name].programs += account.started
+        found[name].failures += sum(account.counts[outcome] for outcome in FAILURES)
+        found[name].counts += account.counts
     wanted = [(name, number) for name in options.targets for number in options.shards]
     return Summary(found, [pair for pair in wanted if pair not in done])
 
@@ -87,6 +92,9 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
             f"{name}: {target.programs} programs, {rate:.0f} programs/s, {target.failures} failures "
             f"({len(target.findings)} distinct{note})"
         )
+        notable = [f"{target.counts[outcome]} {outcome}" for outcome in NOTABLE if target.counts[outcome]]
+        if notable:
+            yield f"{name}: of these programs {', '.join(notable)}"
     for name, number in summary.missing:
         yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
     yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
@@ -100,6 +108,7 @@ def to_json(options: Options, summary: Summary, exit_code: int) -> str:
             "programs": target.programs,
             "failures": target.failures,
             "seconds": target.seconds,
+            "outcomes": dict(target.counts),
             "findings": [
                 {key: finding[key] for key in ("signature", "known", "path", "text", "program")}
                 for finding in target.findings.values()

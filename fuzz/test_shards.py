@@ -7,22 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from corpus.case import CorpusError
 from corpus.store import Store, findings_folder
 from fuzz.campaign import Plan, run_shard
-from fuzz.journal import Journal
+from fuzz.isolation import IsolationError
+from fuzz.journal import Journal, JournalError
 from fuzz.known import known_signatures
-from fuzz.options import SHRINK_SECONDS, Options
+from fuzz.options import Options
 
 
 def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None:
     """Runs one shard of one target until its deadline."""
     left = fuzz_options.left(fuzz_target)
     plan = Plan(
-        fuzz_target, fuzz_shard, fuzz_options.seed, time.monotonic() + left, SHRINK_SECONDS, fuzz_options.batches
+        fuzz_target, fuzz_shard, fuzz_options.seed, time.monotonic() + left, fuzz_options.shrink, fuzz_options.batches
     )
     store = Store(fuzz_options.corpus or findings_folder())
     journal = Journal(Path(fuzz_options.folder) / f"{fuzz_target.replace(':', '-')}-{fuzz_shard}.jsonl")
-    totals = run_shard(plan, store, known_signatures(store), journal)
+    try:
+        totals = run_shard(plan, store, known_signatures(store), journal)
+    except (CorpusError, IsolationError, JournalError) as error:
+        pytest.fail(str(error), pytrace=False)
     assert totals.programs, f"the budget of {fuzz_options.budget:g} s ended before the first program"
     fresh = [finding.verdict.signature for finding in totals.findings if not finding.known]
     if fresh:

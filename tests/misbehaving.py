@@ -1,4 +1,4 @@
-"""Compilers that misbehave, each in one way, on programs that multiply in place; right on all others.
+"""Compilers that misbehave, each in one way, on programs that hold one operator; right on all others.
 
 They are third parties' targets: `install` writes the entry points by which processes started later find them too.
 """
@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import random
+import secrets
 import signal
 import sys
 import threading
@@ -28,17 +29,20 @@ ROOT = Path(__file__).parents[1]
 
 
 class Misbehaving(Target):
-    """Does what eager does; before that, on a program that multiplies in place, it misbehaves."""
+    """Does what eager does, and misbehaves as well on a program that holds the operator `trigger`."""
 
     unsafe = True
     needs_source = False
+
+    def __init__(self, trigger: str = "mul_") -> None:
+        self.trigger = trigger
 
     @abstractmethod
     def misbehave(self, args: Sequence[torch.Tensor]) -> None: ...
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         assert isinstance(fn, Program)
-        if not any(call.op.startswith("aten.mul_.") for call in fn.calls):
+        if not holds(fn, self.trigger):
             return fn
 
         def compiled(*args: Any) -> Any:
@@ -272,7 +276,34 @@ class Patricide(Misbehaving):
 
 WRONG = (Segfault, Abort, NativeHang, PythonHang, Hoard, Exit, Orphans, Draws, DrawsInPython, DefaultDtype, Threads,
          GradMode, Moves, Deletes, Resizes, Late, LateCrash, Endless, Patches, Patricide)  # fmt: skip
-ALL: tuple[type[Misbehaving], ...] = (*WRONG, Chatter)
+SLOW = {NativeHang, PythonHang, Hoard, Patricide, Chatter}
+EACH: tuple[type[Misbehaving], ...] = (*WRONG, Chatter)
+
+
+class Mixed(Misbehaving):
+    """Misbehaves in every way above, each on an operator of its own, half of them in half of the runs only."""
+
+    name = "mixed"
+    # The ways that cost time come last, with operators that are rare.
+    TRIGGERS = dict(zip(
+        ("eq_", "_foreach_zero_", "tril_", "logical_or_", "_foreach_mul_", "square_", "triu_", "gt_", "remainder_",
+         "bitwise_xor_", "clamp_", "abs_", "bitwise_and_", "bitwise_not_", "_foreach_neg_", "_foreach_add_",
+         "logical_not_", "round_", "sign_", "_foreach_copy_", "sin_"),
+        sorted(EACH, key=lambda kind: (kind in SLOW, kind.name)), strict=True))  # fmt: skip
+
+    def misbehave(self, args: Sequence[torch.Tensor]) -> None: ...
+
+    def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
+        assert isinstance(fn, Program)
+        for number, (trigger, kind) in enumerate(self.TRIGGERS.items()):
+            if holds(fn, trigger) and (number % 2 or secrets.randbelow(2)):
+                return kind(trigger).compile(fn, example_args)
+        return fn
+
+
+def holds(program: Program, operator: str) -> bool:
+    """Whether the program calls this operator."""
+    return any(call.op.split(".")[1] == operator for call in program.calls)
 
 
 def install(folder: Path) -> None:
@@ -280,7 +311,7 @@ def install(folder: Path) -> None:
     info = folder / "misbehaving-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n")
-    points = [f"{target.name} = {target.__module__}:{target.__name__}" for target in ALL]
+    points = [f"{target.name} = {target.__module__}:{target.__name__}" for target in (*EACH, Mixed)]
     (info / "entry_points.txt").write_text("\n".join([f"[{targets.GROUP}]", *points, ""]))
     for path in (str(folder), str(ROOT)):
         if path not in sys.path:
