@@ -1,4 +1,4 @@
-"""The commands of `aliasfuzz`: run, replay, show, script, targets."""
+"""The commands of `aliasfuzz`: run, replay, reduce, show, script, targets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,15 @@ from rich.syntax import Syntax
 from rich.table import Column, Table
 
 import fuzz
+from aliasfuzz import reducing
 from corpus.case import Case, CorpusError
 from corpus.store import SHIPPED, Store, find, findings_folder, read
 from executor import printing, targets
 from executor.errors import TargetError
+from fuzz.isolation import contained
+from fuzz.options import seconds
+from fuzz.pursuit import shrink
+from fuzz.replay import observed
 from fuzz.replay import replay as replay_case
 from fuzz.script import check_script
 from fuzz.script import script as script_of
@@ -40,6 +45,7 @@ def cli() -> None:
     Examples:
       aliasfuzz run --target thunder --budget 60s     find bugs in Lightning Thunder
       aliasfuzz replay                                run all saved cases again
+      aliasfuzz reduce model.py:step --target thunder shrink a function of one's own
       aliasfuzz script thunder-value-3f2a             a stand-alone file that shows one bug
 
     Exit codes of run and replay: 0 nothing new, 1 a new bug or a changed case, 2 bad usage, 3 the harness failed.
@@ -53,9 +59,18 @@ def cli() -> None:
     "--workers", default="auto", show_default=True, metavar="N", help="Worker processes, or auto: one a core."
 )
 @click.option("--seed", metavar="N", help="Run the programs of an earlier run again.")
+@click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
-def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, json_file: Path | None) -> None:
+def run(
+    *,
+    names: tuple[str, ...],
+    budget: str,
+    workers: str,
+    seed: str | None,
+    shrink_budget: str | None,
+    json_file: Path | None,
+) -> None:
     """Generate programs, run them on compilers, save what differs from eager.
 
     \b
@@ -83,6 +98,7 @@ def run(names: tuple[str, ...], budget: str, workers: str, seed: str | None, jso
     command += [part for name in names for part in ("--fuzz-target", name)]
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []
+    command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
     sys.exit(_exit_code(_call(command)))
 
@@ -105,19 +121,27 @@ def _exit_code(pytest_code: int) -> int:
 @cli.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--target", metavar="T", help="Another compiler than the one each case was found on.")
-def replay(cases: tuple[str, ...], target: str | None) -> None:
+@click.option("--update", is_flag=True, help="Write the states that are seen now to the case files.")
+def replay(cases: tuple[str, ...], target: str | None, *, update: bool) -> None:
     """Run saved cases again: all shipped and found ones, or those named.
 
-    CASE is a file, or a name or digest, or the beginning of one.
+    CASE is a file, or a name or digest, or the beginning of one. A case is open (it fails as recorded), fixed, changed
+    (it fails in another way) or flaky (it fails in some of its runs).
+
+    --update keeps what a case did before in its history, prints only what changed, and exits with 0; a file that cannot
+    be read stays as it is.
 
     \b
     Examples:
       aliasfuzz replay
       aliasfuzz replay thunder-value-3f2a
       aliasfuzz replay --target pipeline:eager
+      aliasfuzz replay --update
     """
     if target is not None:
         targets.get(target)
+        if update:
+            raise click.UsageError("--update is about what a case does on its own target: leave out --target")
     table = Table(Column("case", overflow="fold"), "target", "recorded", "now", "what", box=None, pad_edge=False)
     worst = 0
     for path, case in _chosen(cases):
@@ -126,10 +150,16 @@ def replay(cases: tuple[str, ...], target: str | None) -> None:
             worst = max(worst, 2)
             continue
         outcome = replay_case(case, target)
-        table.add_row(path.name, target or case.target, case.state, outcome.state, escape(outcome.text.splitlines()[0]))
-        if outcome.state in ("open", "changed") and case.state not in (outcome.state, "flaky"):
+        what = escape(outcome.text.splitlines()[0])
+        if update:
+            now = observed(case, outcome)
+            if now == case:
+                continue
+            Store(path.parent).update(path, now)
+        elif outcome.state in ("open", "changed") and case.state not in (outcome.state, "flaky"):
             worst = max(worst, 1)
-    console.print(table)
+        table.add_row(path.name, target or case.target, case.state, outcome.state, what)
+    console.print(table if table.rows else "no case changed")
     sys.exit(worst)
 
 
@@ -145,6 +175,38 @@ def _read(path: Path) -> Case | CorpusError:
         return read(path)
     except CorpusError as error:
         return error
+
+
+@cli.command()
+@click.argument("subject", metavar="CASE | MODULE:FUNCTION")
+@click.option("--target", metavar="T", help="Compiler under test. Default: the case's own, or ours for a function.")
+@click.option("--args", metavar="NAME", help="Function beside FUNCTION that makes its arguments.")
+@click.option("--shrink-budget", default="60s", show_default=True, metavar="TIME", help="Time for it: 30s, 5m.")
+@click.option("--steps", default=0, metavar="N", type=click.IntRange(min=0), help="Programs to try. Default: no limit.")
+def reduce(subject: str, target: str | None, args: str | None, shrink_budget: str, steps: int) -> None:
+    """Shrink a failing program to the least that still shows the same bug, and save it as a case.
+
+    It is a saved case (a file, a name, a digest, or the beginning of one), or a Python function over tensors, as
+    MODULE:FUNCTION or FILE.py:FUNCTION. The function's arguments are what FUNCTION_args() beside it returns, or else args().
+    They may share memory; what they hold is read once.
+
+    Ctrl-C ends it early; the smallest program so far is kept. Other bugs that are met on the way are saved too.
+
+    \b
+    Examples:
+      aliasfuzz reduce thunder-value-3f2a
+      aliasfuzz reduce train.py:step --target thunder --shrink-budget 5m
+      aliasfuzz reduce mypackage.model:forward --args example_inputs
+    """
+    begun, limit = reducing.start(subject, args, target), seconds(shrink_budget)
+    with contained(targets.get(begun.target)) as compiler:
+        first = reducing.failure(begun, compiler)
+        with reducing.watched(console) as watch:
+            pursuit, why = shrink(
+                first, compiler, reducing.judge(begun, compiler), seconds=limit, steps=steps, watch=watch
+            )
+        for line in reducing.saved(pursuit, why, subject):
+            console.print(line)
 
 
 @cli.command()

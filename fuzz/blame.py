@@ -11,7 +11,7 @@ from executor.program import Program
 from executor.targets import Target
 from fuzz.check import Verdict, check
 from fuzz.provenance import Accused, accused
-from fuzz.reducer import rerecord
+from fuzz.rewriting import rerecord
 
 # Differences that leave every number right; a stage that shows nothing worse is not to blame for wrong ones.
 _MILD = frozenset({"alias", "identity", "strides", "count"})

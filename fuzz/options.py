@@ -25,7 +25,7 @@ class UsageError(AliasfuzzError):
 
 @dataclass(frozen=True)
 class Options:
-    """A campaign: the same for all its workers. Times are seconds of `time.time`."""
+    """A campaign: the same for all its workers. Times are seconds of `time.time`; one failure is shrunk for `shrink`."""
 
     targets: tuple[str, ...]
     seed: int
@@ -36,6 +36,7 @@ class Options:
     folder: str
     corpus: str
     profile: str
+    shrink: float = SHRINK_SECONDS
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -123,6 +124,7 @@ def options(  # noqa: PLR0913 - one parameter an option
     corpus: str,
     root: Path,
     summary: str = "",
+    shrink: str | None = None,
 ) -> Options:
     """The campaign that the command line asks for. Raises `UsageError` or `TargetError` for what it cannot."""
     if profile not in PROFILES:
@@ -151,4 +153,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         str(folder),
         corpus,
         profile,
+        seconds(shrink) if shrink else SHRINK_SECONDS,
     )

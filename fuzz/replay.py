@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,9 +13,11 @@ from executor.errors import TargetError
 from executor.targets import Target
 from fuzz.blame import blamed
 from fuzz.check import Verdict, check
+from fuzz.isolation import contained
 
 TRIES = 3  # runs of a case that does not do what it did, before it is called anything but flaky
 RUNS = 10  # runs of a case that is flaky, to know its rate
+_DEADLY = ("crash", "memory-limit", "timeout")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,14 @@ def replay(case: Case, target: str | None = None) -> Replay:
         if target is not None and target not in targets.names():
             raise
         return Replay("unavailable", None, str(error))
-    if name != case.target:
+    # What ended the process once may do so again.
+    deadly = case.signature is not None and case.signature.symptom.startswith(_DEADLY)
+    with contained(compiler) if deadly else nullcontext(compiler) as safe:
+        return _replay(case, safe)
+
+
+def _replay(case: Case, compiler: Target) -> Replay:
+    if compiler.name != case.target:
         return _summary([_run(case, compiler, {})], case, compiler)
     verdicts = [_run(case, compiler, case.bounds)]
     first = _summary(verdicts, case, compiler)

@@ -50,23 +50,24 @@ class Thunder(Target):
     unsafe = True
     limits = Limits(dtypes=_DTYPES, banned_ops=_BANNED)
 
-    def __init__(self, name: str = "thunder", **options: Any) -> None:
-        self.name, self._options = name, options
+    def __init__(self, name: str = "thunder", fuel: int | None = None, **options: Any) -> None:
+        self.name, self._options, self._fuel = name, options, fuel
         self._thunder = _import()
+        self.stages: Mapping[str, Target] = self._stages() if "/" not in name else {}
 
-    @property
-    def stages(self) -> Mapping[str, Target]:
+    def _stages(self) -> Mapping[str, Target]:
         """In-place operators made functional and run in order; with the alias updates; with the executors that fuse."""
-        name, plain = self.name, {"executors": [], "skip_inplace_alias_updates": True}
+        plain = {"executors": [], "skip_inplace_alias_updates": True}
         return {
-            "functionalization": Thunder(f"{name}/functionalization", **plain),
-            "alias updates": Thunder(f"{name}/alias updates", executors=[]),
+            "functionalization": Thunder(f"{self.name}/functionalization", **plain),
+            "alias updates": Thunder(f"{self.name}/alias updates", executors=[]),
             "executors": self,
         }
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles when it is called."""
-        return _Compiled(self._thunder.jit(fn, **self._options))
+        compiled = _Compiled(self._thunder.jit(fn, **self._options))
+        return compiled if self._fuel is None else _Fuelled(compiled, self._thunder.get_executor("nvfuser"), self._fuel)
 
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
         """`barriers`: the `update_aliases` in the trace that runs, each of which ends a fusion region."""
@@ -109,6 +110,20 @@ class _Compiled:
     def __call__(self, *args: Any) -> Any:
         with quiet():
             return self.inner(*args)
+
+
+class _Fuelled:
+    """A jitted function of which only the first so many regions are fused: NVFUSER_OPTIMIZATION_FUEL for it alone."""
+
+    def __init__(self, compiled: Callable[..., Any], executor: Any, fuel: int) -> None:
+        self._compiled, self._executor, self._fuel = compiled, executor, fuel
+
+    def __call__(self, *args: Any) -> Any:
+        self._executor.set_fuel(self._fuel)
+        try:
+            return self._compiled(*args)
+        finally:
+            self._executor.set_fuel(importlib.import_module("thunder.extend").FUEL_LEVEL.UNLIMITED)
 
 
 def _import() -> Any:

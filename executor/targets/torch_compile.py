@@ -26,9 +26,9 @@ class TorchCompile(Target):
     def __init__(self, backend: str, name: str = "") -> None:
         self.name, self.about = name or backend, f"torch.compile with the backend {backend!r}"
         self._backend = backend
+        self.stages: Mapping[str, Target] = self._stages() if not name else {}
 
-    @property
-    def stages(self) -> Mapping[str, Target]:
+    def _stages(self) -> Mapping[str, Target]:
         """Dynamo alone, functionalization alone, AOTAutograd around it, and Inductor behind that."""
         name = self.name
         found: dict[str, Target] = {

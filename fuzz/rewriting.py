@@ -1,0 +1,114 @@
+"""Changes to a program that leave it whole: calls left out, values renumbered, the same calls on other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from executor import memory
+from executor.args import Arg, Ref, Tuple, refs, rename, to_python
+from executor.interpreter import flatten
+from executor.program import Call, Inputs, Program
+from executor.recorder import Recorder
+from executor.schema import resolve
+from fuzz.runs import quiet
+
+
+def without(program: Program, gone: set[int]) -> Program:
+    """The program without the calls at these positions and all that need their results.
+
+    Outputs that are gone with them are dropped; if all are, the first input is returned.
+    """
+    lost: set[int] = set()
+    calls: list[Call] = []
+    for k, call in enumerate(program.calls):
+        if k in gone or not lost.isdisjoint(call.operands):
+            lost.update(set(call.results) - set(call.operands))
+        else:
+            calls.append(call)
+    outputs = [i for i in refs(program.outputs) if i not in lost]
+    tree = program.outputs if len(outputs) == len(list(refs(program.outputs))) else returning(outputs, program)
+    raises = program.raises if calls and not calls[-1].results else None
+    return compact(msgspec.structs.replace(program, calls=tuple(calls), outputs=tree, raises=raises))
+
+
+def returning(outputs: list[int], program: Program) -> Arg:
+    """An outputs tree: the one value, a tuple of several, or the first input if there is none."""
+    if len(outputs) > 1:
+        return Tuple(tuple(Ref(i) for i in outputs))
+    return Ref(outputs[0] if outputs else program.inputs[0])
+
+
+def renamed(call: Call, new: Callable[[int], Arg]) -> Call:
+    """The call on other values; in-place results follow their operand."""
+    args = tuple(rename(arg, new) for arg in call.args)
+    kwargs = tuple((name, rename(arg, new)) for name, arg in call.kwargs)
+    results = tuple(i for result in call.results for i in refs(new(result)))
+    return msgspec.structs.replace(call, args=args, kwargs=kwargs, results=results)
+
+
+def rerecord(program: Program, inputs: Inputs) -> Program | None:
+    """The same calls on other inputs, with the geometry that eager gives them; None if eager refuses one of them."""
+    if program.constants or program.raises:
+        return None
+    if any(inputs.values[later] != inputs.values[earlier] for later, earlier in inputs.twins):
+        return None
+    apart = msgspec.structs.replace(inputs, twins=())  # each input is a value of its own
+    recorder = Recorder()
+    env: list[object] = [None] * len(program.values)
+    if any(value.end > inputs.storages[value.storage].nbytes for value in inputs.values):
+        return None  # a value that overlapped itself needs more room once it is contiguous
+    given: dict[int, int] = {}
+    for index, tensor, value in zip(program.inputs, memory.allocate(apart).tensors, inputs.values, strict=True):
+        given[index] = recorder.input(tensor, inputs.storages[value.storage])
+        env[index] = tensor
+    try:
+        with quiet():
+            for call in program.calls:
+                _again(recorder, call, env)
+    except (RuntimeError, IndexError, ValueError):
+        return None
+    place = [recorder.ref(value).index if value is not None else -1 for value in env]  # type: ignore[arg-type]
+
+    def new(index: int) -> Arg:
+        return Ref(place[index])
+
+    params = [
+        msgspec.structs.replace(param, value=rename(param.value, lambda index: Ref(given[index])))
+        for param in program.params
+    ]
+    return recorder.program(params, rename(program.outputs, new), program.twins)
+
+
+def _again(recorder: Recorder, call: Call, env: list[object]) -> None:
+    args = [to_python(arg, env) for arg in call.args]
+    out = recorder.call(resolve(call.op), *args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    for index, tensor in zip(call.results, flatten(out), strict=True):
+        env[index] = tensor
+
+
+def compact(program: Program) -> Program:
+    """The same program without values and storages that nothing uses, renumbered in order."""
+    used = {*program.inputs, *refs(program.outputs)}
+    for call in program.calls:
+        used.update(call.operands, call.results)
+    constants = tuple(i for i in program.constants if i in used)
+    kept = sorted(used)
+    place = {index: k for k, index in enumerate(kept)}
+    homes = sorted({program.values[i].storage for i in kept})
+    home = {index: k for k, index in enumerate(homes)}
+
+    def new(index: int) -> Arg:
+        return Ref(place[index])
+
+    return Program(
+        storages=tuple(program.storages[i] for i in homes),
+        values=tuple(msgspec.structs.replace(program.values[i], storage=home[program.values[i].storage]) for i in kept),
+        params=tuple(msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params),
+        calls=tuple(renamed(call, new) for call in program.calls),
+        outputs=rename(program.outputs, new),
+        twins=program.twins,
+        constants=tuple(place[i] for i in constants),
+        raises=program.raises,
+    )
