@@ -38,6 +38,7 @@ class CostModel:
 
     bytes_per_second: float = BYTES_PER_SECOND
     seconds_per_launch: float = SECONDS_PER_LAUNCH
+    seconds_per_blend: float = 0.0  # beside the bytes that it moves
 
     def estimate(self, plan: Blend) -> Estimate:
         """A blend moves its frame once for what lies below and once for the result.
@@ -48,5 +49,6 @@ class CostModel:
         layers = sum(layer.target.numel for layer in plan.layers) if plan.temporary else 0
         moved = (plan.read.numel + layers) * plan.read.itemsize
         return Estimate(
-            plan.bytes_moved / self.bytes_per_second, self.seconds_per_launch + moved / self.bytes_per_second
+            self.seconds_per_blend + plan.bytes_moved / self.bytes_per_second,
+            self.seconds_per_launch + moved / self.bytes_per_second,
         )

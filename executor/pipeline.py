@@ -151,7 +151,7 @@ def compile_program(
 ) -> Compilation:
     """Compiles a program that eager accepts. Raises `AliasRaceError` if the result were not free of races."""
     traces = [make(program, "trace")]
-    choose = Chooser(aliases, cost or CostModel())
+    choose = Chooser(aliases, cost or backend.cost)
     for name, run in passes(choose):
         start = perf_counter()
         program = run(program)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from executor.cost import CostModel
+
 if TYPE_CHECKING:
     from executor.memory_ssa import MemorySSA
     from executor.partition import Partition
@@ -44,6 +46,7 @@ class Backend(ABC):
     """Compiles regions. It says by rule what it takes; everything else runs eagerly between its regions."""
 
     name: str
+    cost: CostModel = CostModel()
 
     def refusal(self, program: Program, call: Call) -> str | None:
         """Why a call that writes nothing may not be part of a region; None if it may. By default each may."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +13,7 @@ from executor.backends.nvfuser.body import body_of
 from executor.backends.nvfuser.fusion import Fusion, fusion_of
 from executor.backends.nvfuser.loading import nvfuser
 from executor.backends.nvfuser.views import squeezed
+from executor.cost import CostModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,7 @@ class NvFuser(Backend):
     """
 
     name = "nvfuser"
+    cost = CostModel(seconds_per_blend=math.inf)  # a blend in a fusion was slower each time (docs/nvfuser.md)
 
     def __init__(self, *, early: bool = True) -> None:
         nvfuser()

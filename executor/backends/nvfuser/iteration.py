@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from executor.memory_ssa import MemorySSA
     from executor.program import Value
 
-# Their results are iterated over in full, whatever their operands are.
-_WHOLE = frozenset({"aten.as_strided_scatter.default", "aten.cat.default"})
-
 
 def is_iterated(memory: MemorySSA, region: set[int], v: int) -> bool:
     """Whether all dimensions of a value of the region are iterated over. False if in doubt."""
@@ -38,8 +35,6 @@ def _moving(value: Value) -> tuple[bool, ...]:
 def _computed(memory: MemorySSA, region: set[int], v: int, known: dict[int, tuple[bool, ...]]) -> tuple[bool, ...]:
     number = memory.maker[v]
     call, value = memory.program.calls[number], memory.program.values[v]
-    if call.op in _WHOLE:
-        return _moving(value)
     operands = operand_list(call)
     found = [_dims(memory, region, operand, known) for operand in operands]
     if memory.accesses[number].address:

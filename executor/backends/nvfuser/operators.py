@@ -1,4 +1,4 @@
-"""Operators that are no pointwise formulas: factories, reductions, softmax, normalisation, joins, strided scatters.
+"""Operators that are no pointwise formulas: factories, reductions, softmax, normalisation, joins.
 
 Each has a rule that says why a call of it is not taken, and a function that puts it into a fusion definition.
 """
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from executor.args import to_python
 from executor.backends.nvfuser.dtypes import computed_in, is_integral, number
-from executor.backends.nvfuser.views import Walk, walk
-from executor.program import contiguous_strides
 from executor.schema import bound
 
 if TYPE_CHECKING:
@@ -186,32 +184,6 @@ def _uniform(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str |
     return f"{call.op} of one tensor is a copy" if len(args["tensors"]) == 1 else None
 
 
-def _scatter(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
-    base, source = args["self"].value, args["src"].value
-    dtype, count = d.values[base].dtype, d.values[base].numel
-    shape, steps = _steps(args, count)
-    assert steps is not None, "refused by the rules"
-    return [d.views.scatter(d.cast(base, dtype), count, d.cast(source, dtype), steps, shape)]
-
-
-def _steps(args: dict[str, Any], count: int) -> tuple[tuple[int, ...], Walk | None]:
-    """The shape of a scatter's source without dimensions of size 1, and where it goes."""
-    long = [(n, step) for n, step in zip(args["size"], args["stride"], strict=True) if n != 1]
-    shape, strides = tuple(n for n, _ in long), tuple(step for _, step in long)
-    return shape, walk(shape, strides, args.get("storage_offset") or 0, count)
-
-
-def _no_walk(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
-    base = values[args["self"].value]
-    if base.dtype == "bool":
-        return f"{call.op} needs padding, which fails for bool"
-    flat = len(base.shape) == 1 and base.strides == contiguous_strides(base.shape) and base.numel > 1
-    shape, steps = _steps(args, base.numel) if flat else ((), None)
-    if steps is None or math.prod(n for n, _ in steps.steps) != math.prod(shape):
-        return f"{call.op} writes positions that do not nest"
-    return None
-
-
 def _overloads(names: str, operator: Operator) -> dict[str, Operator]:
     return dict.fromkeys((f"aten.{name}" for name in names.split()), operator)
 
@@ -228,5 +200,4 @@ OPERATORS: dict[str, Operator] = {
     **_overloads("_softmax.default", Operator(_softmax, _longer)),
     **_overloads("native_layer_norm.default", Operator(_layer_norm, _normed)),
     **_overloads("cat.default", Operator(_cat, _uniform)),
-    **_overloads("as_strided_scatter.default", Operator(_scatter, _no_walk)),
 }

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from executor.program import Call, Program, Value
 
 HIGHEST_RANK = 8
-LONGEST_CHAIN = 2
-_SCATTER = "aten.as_strided_scatter.default"
 _MOVES = frozenset({"aten.clone.default", "aten.contiguous.default", "aten._to_copy.default"})
 
 
@@ -41,7 +39,7 @@ def refusal(program: Program, call: Call, device: str = "cuda") -> str | None:
                 *(_value(program, v, device) for v in (*operands, *call.results)),
                 *(_operand(memory, v) for v in operands),
                 _call(call, program.values),
-                _chained(memory, call),
+                _idle(memory, call),
             )
             if why is not None
         ),
@@ -95,24 +93,19 @@ def _call(call: Call, values: tuple[Value, ...]) -> str | None:
     return None
 
 
-def _chained(memory: MemorySSA, call: Call) -> str | None:
-    """The time to compile a chain of scatters grows fast with its length: minutes for eleven."""
-    if call.op != _SCATTER or _scatters(memory, call) <= LONGEST_CHAIN:
+def _idle(memory: MemorySSA, call: Call) -> str | None:
+    """A copy of memory that no other call of a region reads: nvFuser makes none, but hands out the memory itself."""
+    values, calls = memory.program.values, memory.program.calls
+    if call.op not in _MOVES or values[call.results[0]].dtype != values[operand_list(call)[0]].dtype:
         return None
-    return f"{call.op} on top of {LONGEST_CHAIN} others takes long to compile"
-
-
-def _scatters(memory: MemorySSA, call: Call) -> int:
-    """How many scatters, this one included, a region that holds the call would make into one another."""
-    program, count = memory.program, 1
-    base = operand_list(call)[0]
-    while (owner := memory.owner.get(program.values[base].storage)) is not None:
-        maker = program.calls[owner]
-        if maker.op != _SCATTER:
-            break
-        count += 1
-        base = operand_list(maker)[0]
-    return count if count <= LONGEST_CHAIN else 1 + (count - 1) % (LONGEST_CHAIN + 1)
+    home = values[call.results[0]].storage
+    readers = [
+        other
+        for other, what in zip(calls, memory.accesses, strict=True)
+        if other is not call and not (what.address or what.writes)
+        if any(values[v].storage == home for v in operand_list(other))
+    ]
+    return None if readers else f"{call.op} is a copy, which the host makes as fast"
 
 
 def _kind(dtype: str) -> str:
