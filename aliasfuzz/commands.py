@@ -59,15 +59,17 @@ def cli() -> None:
     "--workers", default="auto", show_default=True, metavar="N", help="Worker processes, or auto: one a core."
 )
 @click.option("--seed", metavar="N", help="Run the programs of an earlier run again.")
+@click.option("--flags", metavar="FILE", help="Known bugs to pass over, or none. Default: those shipped.")
 @click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
-def run(
+def run(  # noqa: PLR0913 - one parameter an option
     *,
     names: tuple[str, ...],
     budget: str,
     workers: str,
     seed: str | None,
+    flags: str | None,
     shrink_budget: str | None,
     json_file: Path | None,
 ) -> None:
@@ -98,6 +100,7 @@ def run(
     command += [part for name in names for part in ("--fuzz-target", name)]
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []
+    command += ["--fuzz-flags", flags] if flags else []
     command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
     sys.exit(_exit_code(_call(command)))

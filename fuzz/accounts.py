@@ -11,9 +11,9 @@ from typing import Any
 from fuzz import flight, journal
 from fuzz.check import Verdict
 
-OUTCOMES = ("ok", "refused", "unstable", "failed", "crashed", "timed out")
-FAILURES = OUTCOMES[3:]
-NOTABLE = ("refused", "unstable", "crashed", "timed out")  # that no other number tells of
+OUTCOMES = ("ok", "refused", "unstable", "known", "failed", "crashed", "timed out")  # known: by a flag
+FAILURES = OUTCOMES[4:]
+NOTABLE = ("refused", "unstable", "known", "crashed", "timed out")  # that no other number tells of
 _BY_SYMPTOM = {"crash": "crashed", "memory-limit": "crashed", "timeout": "timed out"}
 
 

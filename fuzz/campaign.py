@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corpus.signature import Signature
 from corpus.store import Store
@@ -24,6 +24,7 @@ from fuzz.isolation import Isolated, contained
 from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
+from fuzz.known import Known
 from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
@@ -37,6 +38,7 @@ SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike befor
 class Plan:
     """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline.
 
+    `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -48,6 +50,8 @@ class Plan:
     batches: int = 0
     time_limit: float = TIME_LIMIT
     memory_limit: int = MEMORY_LIMIT
+    shards: int = 1
+    flags: Known = field(default_factory=Known)
 
 
 @dataclass
@@ -121,9 +125,12 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     target = targets.get(plan.target)
     stacks = journal.path.with_suffix(".stacks")
     with (
-        contained(target, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks) as compiler,
+        contained(target, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks) as whole,
         Flight(journal.path, plan.target, plan.shard, targets.versions(target)) as flight,
     ):
+        for flag, why in plan.flags.stale(whole, (plan.shard, plan.shards)):
+            journal.write("stale", target=plan.target, flag=flag.name, why=why)
+        compiler = plan.flags.narrowed(whole)
         totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight).run()
         journal.write("done", target=plan.target, shard=plan.shard)
     return totals
@@ -180,15 +187,19 @@ class Shard:
             signed = batch.pursuit.signed()
             self._shrunk.update({batch.pursuit.kind, kind_of(signed)})
             found += [signed, *(blame.blamed(other, self._compiler) for other in batch.pursuit.others.values())]
-        return found
+        return [verdict for verdict in found if self._plan.flags.covers(verdict, verdict.signature) is None]
 
     def _watched(self, judged: Callable[[Program], Verdict], seed: int) -> Callable[[Program], Verdict]:
-        """Judges likewise, but accounts for every program, before and after."""
+        """Judges likewise, but accounts for every program, before and after; a failure that a flag covers is none."""
         counts, again = self._totals.counts, called_again(seed)
 
         def verdict(program: Program) -> Verdict:
             self._flight.begin(program, counts, again=again)
             found = judged(program)
+            flag = self._plan.flags.covers(found) if not found.ok else None
+            if flag is not None:
+                counts["known"] += 1
+                return replace(found, mismatches=(), refused=f"known bug: {flag.name}")
             counts[outcome(found)] += 1
             return found
 

@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-batches", type=int, default=0, metavar="N", help="end each shard after N batches")
     group.addoption("--fuzz-run", metavar="DIR", help="folder for the journals (.aliasfuzz/runs/...)")
     group.addoption("--fuzz-json", default="", metavar="FILE", help="write the summary there")
+    group.addoption("--fuzz-flags", metavar="FILE", help="known bugs to pass over (those shipped), or none")
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
 
@@ -54,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
             names=get("--fuzz-target"),
             budget=get("--fuzz-budget"),
             shrink=get("--fuzz-shrink-budget"),
+            flags=get("--fuzz-flags"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -38,6 +39,15 @@ class Known:
         """The limits without what the flags ban."""
         return reduce(lambda narrower, flag: flag.narrow(narrower), self.flags, limits)
 
+    def narrowed(self, target: Target) -> Target:
+        """The target, in whose limits is nothing that the flags ban."""
+        limits = self.narrow(target.limits)
+        if limits == target.limits:
+            return target
+        narrower = copy(target)
+        narrower.limits = limits
+        return narrower
+
     def covers(self, verdict: Verdict, signature: Signature | None = None) -> Flag | None:
         """The first flag that the failure looks like; stage and relation are looked at only with a signature."""
         facts = {
@@ -51,7 +61,7 @@ class Known:
         }
         return next((flag for flag in self.flags if fits(flag.match, facts)), None)
 
-    def stale(self, target: Target, share: Sequence[int] = (0, 1)) -> list[Stale]:
+    def stale(self, target: Target, share: tuple[int, int] = (0, 1)) -> list[Stale]:
         """The flags that do not hold any more: their cases are run again on the target.
 
         `share` is the number of a part of them and how many parts there are: workers divide them.

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus.flags import SHIPPED as FLAGS
+from corpus.flags import read
 from corpus.store import findings_folder
 from executor import targets
 from executor.errors import AliasfuzzError
@@ -17,6 +19,7 @@ from executor.errors import AliasfuzzError
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 PROFILES = {"pr": 60.0, "dev": 60.0, "nightly": 1800.0}
 SHRINK_SECONDS = 40.0
+NO_FLAGS = "none"
 
 
 class UsageError(AliasfuzzError):
@@ -25,7 +28,10 @@ class UsageError(AliasfuzzError):
 
 @dataclass(frozen=True)
 class Options:
-    """A campaign: the same for all its workers. Times are seconds of `time.time`; one failure is shrunk for `shrink`."""
+    """A campaign: the same for all its workers. Times are seconds of `time.time`; one failure is shrunk for `shrink`.
+
+    `flags` is the file of known bugs, or empty for none.
+    """
 
     targets: tuple[str, ...]
     seed: int
@@ -37,6 +43,7 @@ class Options:
     corpus: str
     profile: str
     shrink: float = SHRINK_SECONDS
+    flags: str = ""
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -125,8 +132,9 @@ def options(  # noqa: PLR0913 - one parameter an option
     root: Path,
     summary: str = "",
     shrink: str | None = None,
+    flags: str | None = None,
 ) -> Options:
-    """The campaign that the command line asks for. Raises `UsageError` or `TargetError` for what it cannot."""
+    """The campaign that the command line asks for. Raises `UsageError`, `TargetError` or `FlagError` for what it cannot."""
     if profile not in PROFILES:
         raise UsageError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
     chosen = tuple(dict.fromkeys(names)) or (targets.DEFAULT,)
@@ -134,6 +142,11 @@ def options(  # noqa: PLR0913 - one parameter an option
         targets.get(name)
     if run and any(Path(run).glob("*.jsonl")):
         raise UsageError(f"{run} holds an earlier run's journals; name a new folder")
+    known = str(flags or FLAGS)
+    if known == NO_FLAGS:
+        known = ""
+    else:
+        read(Path(known))
     if batches < 0:
         raise UsageError(f"the number of batches is 1 or more, or 0 for no limit, not {batches}")
     number, count = shard(only) if only else (0, max(workers, 1))
@@ -154,4 +167,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         corpus,
         profile,
         seconds(shrink) if shrink else SHRINK_SECONDS,
+        known,
     )

@@ -16,13 +16,17 @@ from fuzz.options import Options
 
 @dataclass
 class TargetSummary:
-    """One target's share of a run. `findings` are journal events, one a signature; `counts` the programs by outcome."""
+    """One target's share of a run. `findings` are journal events, one a signature; `counts` the programs by outcome.
+
+    `stale` are the flags that their cases do not prove any more, and why.
+    """
 
     programs: int = 0
     failures: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stale: dict[str, str] = field(default_factory=dict)
 
     @property
     def fresh(self) -> list[dict[str, Any]]:
@@ -57,6 +61,8 @@ def summarize(options: Options) -> Summary:
             done.add((event["target"], event["shard"]))
         elif event["event"] == "finding":
             found[event["target"]].findings.setdefault(event["signature"], event)
+        elif event["event"] == "stale":
+            found[event["target"]].stale[event["flag"]] = event["why"]
     for (name, _), event in shards.items():
         found[name].seconds = max(found[name].seconds, event["seconds"])
     for (name, _), account in accounts(Path(options.folder)).items():
@@ -95,6 +101,7 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         notable = [f"{target.counts[outcome]} {outcome}" for outcome in NOTABLE if target.counts[outcome]]
         if notable:
             yield f"{name}: of these programs {', '.join(notable)}"
+        yield from (f"{name}: stale flag {flag}: {why}" for flag, why in target.stale.items())
     for name, number in summary.missing:
         yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
     yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
@@ -109,6 +116,7 @@ def to_json(options: Options, summary: Summary, exit_code: int) -> str:
             "failures": target.failures,
             "seconds": target.seconds,
             "outcomes": dict(target.counts),
+            "stale_flags": target.stale,
             "findings": [
                 {key: finding[key] for key in ("signature", "known", "path", "text", "program")}
                 for finding in target.findings.values()

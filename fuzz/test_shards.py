@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from corpus.case import CorpusError
+from corpus.flags import read
 from corpus.store import Store, findings_folder
 from fuzz.campaign import Plan, run_shard
 from fuzz.isolation import IsolationError
 from fuzz.journal import Journal, JournalError
-from fuzz.known import known_signatures
+from fuzz.known import Known, known_signatures
 from fuzz.options import Options
 
 
@@ -20,7 +21,14 @@ def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None
     """Runs one shard of one target until its deadline."""
     left = fuzz_options.left(fuzz_target)
     plan = Plan(
-        fuzz_target, fuzz_shard, fuzz_options.seed, time.monotonic() + left, fuzz_options.shrink, fuzz_options.batches
+        fuzz_target,
+        fuzz_shard,
+        fuzz_options.seed,
+        time.monotonic() + left,
+        fuzz_options.shrink,
+        fuzz_options.batches,
+        shards=fuzz_options.shard_count,
+        flags=Known.of(read(Path(fuzz_options.flags)), fuzz_target) if fuzz_options.flags else Known(),
     )
     store = Store(fuzz_options.corpus or findings_folder())
     journal = Journal(Path(fuzz_options.folder) / f"{fuzz_target.replace(':', '-')}-{fuzz_shard}.jsonl")

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import strategies as st
 
 from corpus.case import Case
+from corpus.flags import Ban, Flag, Match
 from corpus.store import Store
 from executor import targets
 from executor.program import Program
 from executor.targets.base import Target
 from fuzz import journal
 from fuzz.batch import Batch
-from fuzz.campaign import SHRINKS_PER_KIND, Plan, batch_seed, judge, muted, run_shard
+from fuzz.campaign import SHRINKS_PER_KIND, Plan, Totals, batch_seed, judge, muted, run_shard
 from fuzz.check import check
 from fuzz.findings import Kind
 from fuzz.journal import Journal
+from fuzz.known import Known
 from strategies.programs import programs
 from tests.planted import Crashing, Severed
 
@@ -155,6 +157,35 @@ def test_a_finding_whose_signature_is_in_the_corpus_is_known(tmp_path: Path) -> 
     plan = Plan("severed", 0, 5, later(60), 20.0, 1)
     totals = run_shard(plan, Store(tmp_path / "corpus"), known, Journal(tmp_path / "again.jsonl"))
     assert [finding.known for finding in totals.findings] == [True]
+
+
+def flagged(tmp_path: Path, **fields: object) -> tuple[Totals, Path]:
+    """A shard on the target that crashes for transposes, with one flag; the folder of its journal."""
+    flag = Flag(name="transposes", target="crashing", note="KeyError", case="no-such-case", **fields)  # type: ignore[arg-type]
+    plan = Plan("crashing", 0, 5, later(120), 20.0, 2, flags=Known((flag,)))
+    totals = run_shard(plan, Store(tmp_path / "corpus"), frozenset(), Journal(tmp_path / "run" / "0.jsonl"))
+    return totals, tmp_path / "run"
+
+
+def test_failures_that_a_flag_describes_are_counted_and_passed_over(tmp_path: Path) -> None:
+    totals, folder = flagged(tmp_path, match=Match(symptom="exception", text="KeyError"))
+    assert not totals.findings
+    assert not totals.failures
+    assert totals.counts["known"] > 10
+    stale = [event for event in journal.read(folder) if event["event"] == "stale"]
+    assert [(event["flag"], event["target"]) for event in stale] == [("transposes", "crashing")]
+
+
+def test_what_a_flag_bans_is_not_drawn(tmp_path: Path) -> None:
+    totals, _ = flagged(tmp_path, ban=Ban(ops=("aten.t.default", "aten.transpose.int")))
+    assert not totals.findings
+    assert not totals.counts["known"]
+    assert totals.counts["ok"] == totals.programs > 200
+
+
+def test_what_a_flag_does_not_describe_is_found_as_before(tmp_path: Path) -> None:
+    totals, _ = flagged(tmp_path, match=Match(symptom="value"))
+    assert totals.findings
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
