@@ -2,31 +2,29 @@
 
     python -m benchmarks.gpu [--only TEXT] [--seconds 150]
 
-Each function runs in a process of its own, since compilers may hang; one process at a time measures. Times are medians
-by CUDA events. The floor is the function's fewest bytes at the bandwidth of a copy. What a compiler computes wrong gets no
+Each function runs in a process of its own, since compilers may hang; all compile at once, one at a time measures. Times
+are medians by CUDA events. The floor is the function's fewest bytes at the bandwidth of a copy. What a compiler computes wrong gets no
 time, and says so.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from benchmarks.gpu_functions import FUNCTIONS, SIDE, Function
+from executor import targets
 from executor.jit import jit
 
 RUNS, WARM = 15, 3
@@ -39,6 +37,7 @@ def compiler(peer: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     if peer == "inductor":
         return torch.compile(fn, fullgraph=True, dynamic=False)
     if peer == "thunder":
+        targets.get("thunder:nvfuser")  # so that Thunder finds nvFuser
         import thunder
 
         return thunder.jit(fn)  # type: ignore[no-any-return]
@@ -71,7 +70,7 @@ def milliseconds(run: Callable[[], Any]) -> float:
     """The median GPU time of a call."""
     for _ in range(WARM):
         run()
-    times = []
+    times: list[float] = []
     for _ in range(RUNS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -88,72 +87,108 @@ def kernels(run: Callable[[], Any]) -> int:
     with torch.profiler.profile(activities=activities) as profile:
         run()
         torch.cuda.synchronize()
-    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profile.events())
+    return sum(event.device_type.name == "CUDA" for event in profile.events())
 
 
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Holds the GPU for a measurement."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+class Ready(NamedTuple):
+    """A function compiled by a peer, found right or not, and the seconds that this took."""
+
+    function: Function
+    peer: str
+    compiled: Callable[..., Any]
+    right: bool
+    cold: float
 
 
-def measure(function: Function, peer: str, lock: Path) -> dict[str, Any]:
-    """One row: a function by a peer."""
+def prepared(function: Function, peer: str) -> Ready:
+    """Compiles the function and compares it with eager, twice: the first calls may compile."""
     args = function.make()
-    floor = function.floor(*args)
     start = time.perf_counter()
-    try:
-        compiled = compiler(peer, function.fn)
-        right = is_right(compiled, function.fn, args)
-        torch.cuda.synchronize()
-    except Exception as error:  # noqa: BLE001 - a peer that fails has no time, and the others go on
-        return {"function": function.name, "peer": peer, "error": f"{type(error).__name__}: {error}"[:300]}
+    compiled = compiler(peer, function.fn)
+    right = is_right(compiled, function.fn, args)
+    torch.cuda.synchronize()
     cold = time.perf_counter() - start
-    with alone(lock):
-        found = milliseconds(lambda: compiled(*args)) if right else None
-        count = kernels(lambda: compiled(*args))
-    row = {"function": function.name, "peer": peer, "ms": found, "kernels": count, "floor": floor, "cold": cold}
+    return Ready(function, peer, compiled, right and is_right(compiled, function.fn, args), cold)
+
+
+def measured(ready: Ready) -> dict[str, Any]:
+    """One row: a function by a peer."""
+    function, peer, compiled, right, cold = ready
+    args = function.make()
+    found = milliseconds(lambda: compiled(*args)) if right else None
+    count = kernels(lambda: compiled(*args))
+    floor = function.floor(*args)
+    row: dict[str, Any] = {
+        "function": function.name,
+        "peer": peer,
+        "ms": found,
+        "kernels": count,
+        "floor": floor,
+        "cold": cold,
+    }
     last = getattr(compiled, "last", None)
     if last is not None:
         row["ours"] = {name: getattr(last, name) for name in ("regions", "barriers", "breaks", "copies")}
+        row["note"] = last.explain()
         row["early"] = [detail.early for detail in last.regions_detail]
         row["names"] = [name for detail in last.regions_detail for name in detail.kernels]
     return row
 
 
-def work(number: int, lock: Path, peers: list[str]) -> None:
-    """Measures one function by all peers, a line of JSON for each."""
+def work(number: int, go: Path, peers: list[str]) -> None:
+    """Prepares one function for all peers, waits for the GPU, and measures: a line of JSON for each peer."""
+    ready = []
     for peer in peers:
-        print(json.dumps(measure(FUNCTIONS[number], peer, lock)), flush=True)
+        try:
+            ready.append(prepared(FUNCTIONS[number], peer))
+        except Exception as error:  # noqa: BLE001 - a peer that fails has no time, and the others go on
+            text = f"{type(error).__name__}: {error}"[:300]
+            print(json.dumps({"function": FUNCTIONS[number].name, "peer": peer, "error": text}), flush=True)
+    print("ready", flush=True)
+    while not go.exists():
+        time.sleep(0.05)
+    for one in ready:
+        print(json.dumps(measured(one)), flush=True)
+        torch.cuda.empty_cache()
 
 
-def rows(numbers: list[int], peers: list[str], seconds: float, at_once: int) -> list[dict[str, Any]]:
-    """All rows; workers run side by side, and those that hang are ended."""
-    waiting, running, found = list(numbers), [], []
+class Worker:
+    """A process that prepares one function, and measures it when it is told to."""
+
+    def __init__(self, number: int, folder: Path, peers: list[str]) -> None:
+        self.name, self._go, self._peers = FUNCTIONS[number].name, folder / f"{number}.go", peers
+        self._out = folder / f"{number}.txt"
+        command = [sys.executable, "-m", "benchmarks.gpu", "--work", str(number), str(self._go), *peers]
+        with self._out.open("w") as out:
+            self._process = subprocess.Popen(command, stdout=out)
+
+    def wait(self, until: float) -> None:
+        """Waits until it is ready to measure, has ended, or time is up."""
+        while time.monotonic() < until and self._process.poll() is None and "ready" not in self._out.read_text():
+            time.sleep(0.1)
+
+    def rows(self, until: float) -> list[dict[str, Any]]:
+        """Lets it measure."""
+        self._go.touch()
+        try:
+            self._process.wait(max(until - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        found = [json.loads(line) for line in self._out.read_text().splitlines() if line.startswith("{")]
+        seen = {row["peer"] for row in found}
+        why = f"no result in time, or a crash (exit code {self._process.returncode})"
+        return found + [{"function": self.name, "peer": p, "error": why} for p in self._peers if p not in seen]
+
+
+def rows(numbers: list[int], peers: list[str], seconds: float) -> list[dict[str, Any]]:
+    """All rows. All functions are prepared side by side, then measured one after the other."""
     with tempfile.TemporaryDirectory() as folder:
-        lock = Path(folder) / "gpu"
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                number = waiting.pop(0)
-                out = (Path(folder) / f"{number}.jsonl").open("w+")
-                command = [sys.executable, "-m", "benchmarks.gpu", "--work", str(number), str(lock), *peers]
-                running.append((number, subprocess.Popen(command, stdout=out), out, time.monotonic()))
-            time.sleep(0.2)
-            for entry in list(running):
-                number, process, out, start = entry
-                if process.poll() is None and time.monotonic() < start + seconds:
-                    continue
-                process.kill()
-                process.wait()
-                running.remove(entry)
-                out.seek(0)
-                mine = [json.loads(line) for line in out if line.startswith("{")]
-                missing = [peer for peer in peers if all(row["peer"] != peer for row in mine)]
-                name, why = FUNCTIONS[number].name, f"no result after {seconds:g} s, or a crash ({process.returncode})"
-                found += mine + [{"function": name, "peer": peer, "error": why} for peer in missing]
-    return found
+        until = time.monotonic() + seconds
+        workers = [Worker(number, Path(folder), peers) for number in numbers]
+        for worker in workers:
+            worker.wait(until)
+        return [row for worker in workers for row in worker.rows(max(until, time.monotonic() + 20))]
 
 
 def bandwidth() -> float:
@@ -202,7 +237,6 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--at-once", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--json")
     parser.add_argument("--work", nargs="+")
     options = parser.parse_args()
@@ -211,7 +245,7 @@ def main() -> None:
         return
     peers = options.peers.split(",")
     numbers = [i for i, function in enumerate(FUNCTIONS) if options.only in function.name]
-    found = rows(numbers, peers, options.seconds, options.at_once)
+    found = rows(numbers, peers, options.seconds)
     if options.json:
         Path(options.json).write_text("\n".join(map(json.dumps, found)))
     show(found, bandwidth(), peers)

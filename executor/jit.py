@@ -67,7 +67,8 @@ class Compiled:
             return uncompiled(program)
         # A backend of its own for each compilation, so that its schedules don't depend on what was compiled before.
         backend = WeakMemory() if isinstance(self.backend, str) else self.backend
-        return compile_program(program, backend, self.aliases)
+        compilation = compile_program(program, backend, self.aliases)
+        return backend.settled(compilation, program) if self.aliases == "auto" else compilation
 
     def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
         tracer = Tracer(self._fn, args, kwargs, contents=False)

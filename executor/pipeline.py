@@ -96,6 +96,7 @@ class Compilation:
         # Boundaries that no hazard forces exist because of calls that run eagerly.
         self.breaks = max(self.regions - 1, 0) - self.barriers
         self.refused: tuple[tuple[Call, str], ...] = ()  # the calls that run on the host, with the reasons
+        self.note = ""  # why this compilation was chosen, if there was another
         self._kernels = executable.kernels if executable else []
 
     @property
@@ -106,7 +107,7 @@ class Compilation:
     def explain(self) -> str:
         """For each barrier the accesses that forced it: who wrote what, who reads what, and where.
 
-        Then the calls that the backend does not take, and why.
+        Then the calls that the backend does not take, and why; and what was measured, if anything was.
         """
         lines = []
         for barrier in (step for step in self.steps if isinstance(step, Barrier)):
@@ -115,7 +116,7 @@ class Compilation:
         lines = lines or ["no barriers"]
         if self.refused:
             lines += ["on the host:", *(f"    {_who(call)}: {why}" for call, why in self.refused)]
-        return "\n".join(lines)
+        return "\n".join([*lines, self.note] if self.note else lines)
 
 
 def _refused(found: Partition, memory: MemorySSA, backend: Backend) -> tuple[tuple[Call, str], ...]:

@@ -13,6 +13,7 @@ from executor.cost import CostModel
 if TYPE_CHECKING:
     from executor.memory_ssa import MemorySSA
     from executor.partition import Partition
+    from executor.pipeline import Compilation
     from executor.program import Call, Program
     from executor.regions import Region
 Kernel = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
@@ -64,6 +65,11 @@ class Backend(ABC):
         It may compute in any way that the memory model allows. An output need not have the strides of its value: the
         host sees to that. It makes the early write-backs of the region, and writes nothing else.
         """
+
+    def settled(self, compilation: Compilation, program: Program) -> Compilation:
+        """The compilation to keep for a program, if the backend may choose; here, the one that there is."""
+        del program
+        return compilation
 
     def early_refusal(self, found: Partition, memory: MemorySSA, store: int) -> str | None:
         """Why this backend would make a write-back wrong that the memory model allows to be early; None if it would not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,15 @@ class OnCuda(Target):
         self._inner.reset()
 
 
+class _Thunder(Thunder):
+    """Thunder, which its script helps to find nvFuser."""
+
+    def script(self) -> list[str]:
+        """See `Target.script`."""
+        bridge = "sys.modules.setdefault('nvfuser', nvfuser_direct)  # where Thunder looks for it"
+        return ["import sys", "import nvfuser_direct", bridge, *super().script()]
+
+
 def placed(program: Program, device: str) -> Program:
     """The same program on another device: its storages, and what its calls allocate."""
 
@@ -101,8 +111,9 @@ def pipeline() -> OnCuda:
 
 def thunder() -> OnCuda:
     """Thunder with nvFuser, its default on CUDA tensors."""
-    nvfuser()
-    found = Thunder("thunder:nvfuser")
+    # Thunder 0.2.6 takes a function from a module that nvFuser has given up, and that this one replaces.
+    sys.modules.setdefault("nvfuser", nvfuser())
+    found = _Thunder("thunder:nvfuser")
     if not importlib.import_module("thunder.executors.nvfuserex").nvfuser_available():
         raise TargetError("target 'thunder:nvfuser': Thunder does not find nvFuser, or not a version that it knows")
     whole = OnCuda(found, "Lightning Thunder with nvFuser on the GPU")

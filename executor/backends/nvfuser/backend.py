@@ -12,6 +12,7 @@ from executor.backends.nvfuser import rules
 from executor.backends.nvfuser.body import body_of
 from executor.backends.nvfuser.fusion import Fusion, fusion_of
 from executor.backends.nvfuser.loading import nvfuser
+from executor.backends.nvfuser.settling import settled
 from executor.backends.nvfuser.views import squeezed
 from executor.cost import CostModel
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from executor.memory_ssa import MemorySSA
     from executor.partition import Partition
+    from executor.pipeline import Compilation
     from executor.program import Call, Program, Value
     from executor.regions import Region
 
@@ -48,6 +50,10 @@ class NvFuser(Backend):
     def writes_early(self, found: Partition, memory: MemorySSA, store: int) -> bool:
         """Wherever the rules allow it: it saves a copy."""
         return self.early and self.early_refusal(found, memory, store) is None
+
+    def settled(self, compilation: Compilation, program: Program) -> Compilation:
+        """See `settling.settled`."""
+        return settled(compilation, program)
 
     def compile(self, region: Region) -> Kernel:
         """A kernel that compiles when it runs first, unless a region of the same body did."""
