@@ -53,20 +53,26 @@ class Supervisor:
 
     def serve(self) -> None:
         """Until the caller hangs up, then without a worker."""
-        message = FORK
-        while message:
-            ready = wait([self._control, *(fd for fd in (self._life, self._output) if fd >= 0)])
-            if self._output in ready:
-                self._listen()
-            if self._life in ready:
-                self._bury()
-            if self._control in ready:
-                message = self._control.recv(len(FORK))
-                if message == FORK:
-                    self._fork()
-                elif self._worker > 0:
-                    self._kill()
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # it hung up without reading all
+            while self._step():
+                pass
         self._end_all()
+
+    def _step(self) -> bool:
+        """Waits for something to do, and does it; False if the caller has hung up."""
+        ready = wait([self._control, *(fd for fd in (self._life, self._output) if fd >= 0)])
+        if self._output in ready:
+            self._listen()
+        if self._life in ready:
+            self._bury()
+        if self._control not in ready:
+            return True
+        message = self._control.recv(len(FORK))
+        if message == FORK:
+            self._fork()
+        elif self._worker > 0:
+            self._kill()
+        return bool(message)
 
     def _fork(self) -> None:
         ours, theirs = socket.socketpair()
