@@ -158,12 +158,24 @@ def replay(cases: tuple[str, ...], target: str | None, *, update: bool) -> None:
             now = observed(case, outcome)
             if now == case:
                 continue
-            Store(path.parent).update(path, now)
+            if (refusal := _updated(path, now)) is not None:
+                table.add_row(path.name, case.target, case.state, "not saved", escape(refusal))
+                worst = 2
+                continue
         elif outcome.state in ("open", "changed") and case.state not in (outcome.state, "flaky"):
             worst = max(worst, 1)
         table.add_row(path.name, target or case.target, case.state, outcome.state, what)
     console.print(table if table.rows else "no case changed")
     sys.exit(worst)
+
+
+def _updated(path: Path, case: Case) -> str | None:
+    """Writes a case to its file; what is in the way, in words. The file is as it was then."""
+    try:
+        Store(path.parent).update(path, case)
+    except CorpusError as error:
+        return str(error)
+    return None
 
 
 def _chosen(names: tuple[str, ...]) -> list[tuple[Path, Case | CorpusError]]:

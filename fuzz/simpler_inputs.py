@@ -69,7 +69,7 @@ def smaller_inputs(program: Program) -> Iterator[Program]:
     """Programs one of whose inputs is shorter, of lower rank, or more plainly laid out and filled."""
     entry = program.entry
     for k, value in enumerate(entry.values):
-        for changed in (*_shorter(value), *_flatter(value), *_plainly_laid(value, entry)):
+        for changed in (*_shorter(value), *_flatter(value), *_nearer(value), *_plainly_laid(value, entry)):
             values = (*entry.values[:k], changed, *entry.values[k + 1 :])
             candidate = rerecord(program, _fitted(msgspec.structs.replace(entry, values=values)))
             if candidate is not None and _measure(candidate) < _measure(program):
@@ -98,6 +98,13 @@ def _flatter(value: Value) -> Iterator[Value]:
             shape, strides = [*value.shape], [*value.strides]
             del shape[d], strides[d]
             yield msgspec.structs.replace(value, shape=tuple(shape), strides=tuple(strides))
+
+
+def _nearer(value: Value) -> Iterator[Value]:
+    """The value nearer to the start of its storage."""
+    for offset in sorted({0, 1, value.offset // 2}):
+        if offset < value.offset:
+            yield msgspec.structs.replace(value, offset=offset)
 
 
 def _plainly_laid(value: Value, entry: Inputs) -> Iterator[Value]:

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from aliasfuzz import __main__ as main_module
 from aliasfuzz import commands
-from corpus.case import Case
+from corpus.case import Case, CorpusError
 from corpus.signature import Signature
 from corpus.store import Store
 from executor import targets
@@ -107,6 +107,55 @@ def test_replay_of_named_files_goes_on_after_an_unreadable_one(folder: Path) -> 
     assert re.search(r"two-windows.* open +open ", result.output)
 
 
+def test_update_writes_what_is_seen_and_shows_what_changed(folder: Path) -> None:
+    fixed, still = saved(folder, target="null"), saved(folder)
+    before = still.read_bytes()
+    now = Store(folder).load(still)
+    result = run("replay", "--update")
+    assert result.exit_code == 0
+    assert re.search(rf"{fixed.name} +null +open +fixed", result.output)
+    case = Store(folder).load(fixed)
+    assert (case.state, case.versions) == ("fixed", {"torch": torch.__version__})
+    assert [seen.state for seen in case.history] == ["open"]
+    assert case.program == now.program
+    assert Store(folder).load(still).state == "open"
+    assert still.read_bytes() != before  # another version of torch was recorded
+    assert run("replay", "--update").output == "no case changed\n"
+
+
+def test_update_leaves_unreadable_files_and_says_so(folder: Path) -> None:
+    saved(folder, target="null")
+    (folder / "broken.json").write_text("{")
+    result = run("replay", "--update")
+    assert result.exit_code == 2
+    assert re.search(r"broken.json +unreadable", result.output)
+    assert "fixed" in result.output
+    assert (folder / "broken.json").read_text() == "{"
+
+
+def test_update_goes_on_where_a_file_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = saved(folder, target="null"), saved(folder, target="pipeline")
+    update = Store.update
+
+    def full(store: Store, path: Path, case: Case) -> None:
+        if path == first:
+            raise CorpusError("no space")
+        update(store, path, case)
+
+    monkeypatch.setattr(Store, "update", full)
+    result = run("replay", "--update")
+    assert result.exit_code == 2
+    assert re.search(r"not saved +no space", result.output)
+    assert (Store(folder).load(first).state, Store(folder).load(second).state) == ("open", "fixed")
+
+
+def test_update_is_about_a_cases_own_target(folder: Path) -> None:
+    saved(folder)
+    result = run("replay", "--update", "--target", "null")
+    assert result.exit_code == 2
+    assert "leave out --target" in result.output
+
+
 def test_show_prints_the_program_and_its_facts(folder: Path) -> None:
     path = saved(folder)
     result = run("show", path.stem)
@@ -134,7 +183,7 @@ def test_targets_for_people_and_machines() -> None:
     assert all(row["about"] for row in rows)
 
 
-@pytest.mark.parametrize("command", ["run", "replay", "show", "script", "targets"])
+@pytest.mark.parametrize("command", ["run", "replay", "reduce", "show", "script", "targets"])
 def test_help_has_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

@@ -10,6 +10,7 @@ from executor.args import refs
 from executor.program import Iota, Program
 from executor.tracing import trace
 from executor.validate import validate, validate_geometry
+from fuzz.hazards import hazards
 from fuzz.reducer import reduce
 from fuzz.rewriting import compact, without
 from strategies.programs import programs
@@ -82,3 +83,53 @@ def test_a_program_from_which_nothing_can_go_stays() -> None:
 def test_compact_renumbers() -> None:
     program = trace(lambda a, b: b.add_(1), torch.ones(2), torch.ones(3))
     assert compact(program) == program
+
+
+def ends(program: Program, *ops: str) -> Program:
+    """What is left of a program as long as it calls these operators."""
+    return reduce(program, lambda p: set(ops) <= {call.op for call in p.calls})
+
+
+def test_inputs_that_look_alike_become_one() -> None:
+    left = ends(trace(lambda a, b: a.neg_() + b, torch.ones(2), torch.ones(2)), "aten.add.Tensor")
+    assert len(left.inputs) == 1
+
+
+def test_contents_written_out_become_a_ramp() -> None:
+    left = ends(trace(lambda a: a.neg(), torch.tensor([5.0, 7.0, 2.0])), "aten.neg.default")
+    assert left.storages[0].fill == Iota("float32")
+    assert left.storages[0].nbytes == 4
+
+
+def test_arguments_of_views_become_plain() -> None:
+    left = ends(trace(lambda a: a[2:9:3], torch.ones(12)), "aten.slice.Tensor")
+    assert left.calls[0].args[1:] == (0, 0, 0, 1)  # dimension, start, end, step
+
+
+def test_offsets_become_small() -> None:
+    x = torch.ones(40)
+    program = trace(lambda a, b: a.add_(b), x[30:32], x[33:35])
+    left = reduce(program, lambda p: len(p.inputs) == 2 and len({v.storage for v in p.entry.values}) == 1)
+    assert max(value.offset for value in left.entry.values) <= 1
+
+
+def test_parameters_are_named_in_order() -> None:
+    def fn(x: torch.Tensor, unused: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y.t()
+
+    left = ends(trace(fn, torch.ones(2, 3), torch.ones(2), torch.ones(3, 2)), "aten.add.Tensor", "aten.t.default")
+    assert [param.name for param in left.params] == ["a", "b"][: len(left.params)]
+
+
+def test_a_skeleton_is_taken_once() -> None:
+    def long(x: torch.Tensor) -> torch.Tensor:
+        x[0].copy_(x[1])
+        y = x.clone()
+        return y.sum() * x
+
+    def writes_and_reads_part(program: Program) -> bool:
+        return any(hazard.relation == "partial" and hazard.kind == "read-after-write" for hazard in hazards(program))
+
+    left = reduce(trace(long, torch.ones(2, 2)), writes_and_reads_part)
+    assert [call.op for call in left.calls] == ["aten.add_.Tensor"]
+    assert len(left.inputs) == 2
