@@ -65,9 +65,9 @@ def main() -> int:
             print(f"  {count:3} {one}", flush=True)
     alike = share([same(counter) for counter in found.values()])
     confused = {pair: shared(found[pair[0]], found[pair[1]]) for pair in combinations(found, 2)}
-    for (one, other), pairs in confused.items():
+    for (fault, another), pairs in confused.items():
         if pairs[0]:
-            print(f"shared: {one} and {other}, {share([pairs]):.0%} of their pairs")
+            print(f"shared: {fault} and {another}, {share([pairs]):.0%} of their pairs")
     print(f"pairs of one fault with one signature: {alike:.1%} (at least {SAME:.0%})")
     print(f"pairs of two faults with one signature: {share([*confused.values()]):.1%} (at most {SHARED:.0%})")
     return int(alike < SAME or share([*confused.values()]) > SHARED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -68,7 +69,7 @@ def test_two_programs_of_one_bug_have_one_end() -> None:
 
 
 @pytest.mark.parametrize(("limits", "why"), [({"seconds": 60, "steps": 3}, "steps"), ({"seconds": 0}, "time")])
-def test_limits_end_it_with_the_smallest_so_far(limits: dict[str, int], why: str) -> None:
+def test_limits_end_it_with_the_smallest_so_far(limits: dict[str, Any], why: str) -> None:
     target = Severed()
     ran: list[Program] = []
 

@@ -57,7 +57,7 @@ class Thunder(Target):
 
     def _stages(self) -> Mapping[str, Target]:
         """In-place operators made functional and run in order; with the alias updates; with the executors that fuse."""
-        plain = {"executors": [], "skip_inplace_alias_updates": True}
+        plain: dict[str, Any] = {"executors": [], "skip_inplace_alias_updates": True}
         return {
             "functionalization": Thunder(f"{self.name}/functionalization", **plain),
             "alias updates": Thunder(f"{self.name}/alias updates", executors=[]),
