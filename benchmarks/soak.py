@@ -161,7 +161,8 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.shard:
-        shard(*given.shard, given.seed, 3600)
+        run, corpus = given.shard
+        shard(run, corpus, given.seed, 3600)
         return 0
     with tempfile.TemporaryDirectory(prefix="aliasfuzz-soak-") as name:
         folder = Path(name)

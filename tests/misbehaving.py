@@ -261,7 +261,7 @@ class Patches(Misbehaving):
     name = "patches"
 
     def misbehave(self, args: Sequence[torch.Tensor]) -> None:
-        torch.equal = None
+        torch.equal = None  # type: ignore[assignment]
 
 
 class Patricide(Misbehaving):
@@ -313,7 +313,8 @@ def install(folder: Path) -> None:
     info = folder / "misbehaving-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n")
-    points = [f"{target.name} = {target.__module__}:{target.__name__}" for target in (*EACH, Mixed)]
+    known: tuple[type[Misbehaving], ...] = (*EACH, Mixed)
+    points = [f"{target.name} = {target.__module__}:{target.__name__}" for target in known]
     (info / "entry_points.txt").write_text("\n".join([f"[{targets.GROUP}]", *points, ""]))
     for path in (str(folder), str(ROOT)):
         if path not in sys.path:

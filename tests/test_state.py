@@ -20,6 +20,7 @@ from fuzz import check as check_module
 from fuzz.check import check
 from fuzz.runs import attempt, run
 from fuzz.state import SETTINGS, State, late_errors
+from fuzz.subjects import Subject, of_program
 
 
 class Does(Target):
@@ -177,17 +178,16 @@ def test_an_output_that_holds_itself_is_an_error_of_the_run() -> None:
 
 def test_eager_runs_twice_on_a_sample_and_what_differs_cannot_be_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    real = check_module.of_program
 
     def drifting(*args: Any, **kwargs: Any) -> Any:
-        made = real(*args, **kwargs)
+        made = of_program(*args, **kwargs)
 
         def reference(*given: Any) -> Any:
             nonlocal calls
             calls += 1
             return made.reference(*given) + calls
 
-        return check_module.Subject(lambda *given: made.fn(*given) + 1, reference, made.program, made.ways)
+        return Subject(lambda *given: made.fn(*given) + 1, reference, made.program, made.ways)
 
     monkeypatch.setattr(check_module, "of_program", drifting)
     monkeypatch.setattr(check_module, "RUN_TWICE", 1)

@@ -51,10 +51,12 @@ def work(name: str, connection: Connection, stacks: Path) -> None:
 
 def _gpu_lost() -> bool:
     """Whether a kernel's fault has made the GPU useless to this process."""
-    try:
-        return torch.cuda.is_initialized() and torch.cuda.synchronize() is not None
-    except RuntimeError:
-        return True
+    if torch.cuda.is_initialized():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return True
+    return False
 
 
 def judge(task: Task) -> Judged:
