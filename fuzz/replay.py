@@ -17,7 +17,7 @@ from fuzz.isolation import contained
 
 TRIES = 3  # runs of a case that does not do what it did, before it is called anything but flaky
 RUNS = 10  # runs of a case that is flaky, to know its rate
-_DEADLY = ("crash", "memory-limit", "timeout")
+_DEADLY = ("crash", "memory-limit", "timeout", "in-flight")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def replay(case: Case, target: str | None = None) -> Replay:
         return Replay("unavailable", None, str(error))
     # What ended the process once may do so again.
     deadly = case.signature is not None and case.signature.symptom.startswith(_DEADLY)
-    with contained(compiler) if deadly else nullcontext(compiler) as safe:
+    with contained(compiler, always=True) if deadly else nullcontext(compiler) as safe:
         return _replay(case, safe)
 
 

@@ -151,6 +151,8 @@ def test_a_safe_target_stays_here() -> None:
     null = targets.get("null")
     with contained(null) as compiler:
         assert compiler is null
+    with contained(null, always=True) as compiler:
+        assert isinstance(compiler, Isolated)
 
 
 def test_stages_run_in_the_sandbox_too(box: Sandbox) -> None:
