@@ -18,7 +18,7 @@ from executor.limits import Limits
 from executor.memory import on_base, value_of
 from executor.program import Iota, itemsize
 from executor.schema import resolve
-from strategies.draws import Draw, below, between, choice, more
+from strategies.draws import Draw, below, choice, more
 from strategies.dtypes import COMMON, RARE
 from strategies.scope import Scope
 from strategies.views import MORE_VIEWS, VIEWS, View, draw_view
@@ -84,9 +84,9 @@ def _eldest(twins: list[tuple[int, int]], position: int) -> int:
 def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) -> Base:
     dtype = choice(draw, dtypes)
     sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
-    long = below(draw, 24) == 23
-    shape = [choice(draw, _LONG)] if long else [choice(draw, sizes) for _ in range(between(draw, 1, 3))]
-    skipped = choice(draw, (0, 0, 0, 1, 3))  # elements before all inputs: a hidden base, misaligned
+    form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension
+    shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, sizes) for _ in range(1 + form % 3)]
+    skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
     start = (1, -7, 31, 3)[position]

@@ -59,7 +59,7 @@ def _triangle(draw: Draw, scope: Scope, operand: int) -> Drawn:
 def _cat(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
     dim = _some_dim(draw, tensor)
-    fits = [i for i in range(scope.count) if _alike(scope.tensor(i), tensor, dim)]
+    fits = [i for i in range(scope.count) if _small(scope.tensor(i)) and _alike(scope.tensor(i), tensor, dim)]
     parts = [operand, *(choice(draw, fits) for _ in range(below(draw, 3)))]
     return _joined(scope, parts, dim)
 

@@ -219,7 +219,12 @@ MORE_VIEWS: tuple[View, ...] = (
     View("aten.unfold.default", lambda t: _filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
     View("aten.view.dtype", lambda t: bool(_other_dtypes(t)), _dtype, _other_dtypes),
     View("aten._conj.default", lambda t: t.is_complex(), _nothing),
-    View("aten.view_as_real.default", lambda t: _plain_complex(t) and t.ndim < 5, _nothing, _part),
+    View(
+        "aten.view_as_real.default",
+        lambda t: _plain_complex(t) and t.ndim < 5 and t.numel() * 2 <= LARGEST,
+        _nothing,
+        _part,
+    ),
     View("aten.real.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.imag.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.unbind.int", lambda t: any(0 < n <= _PARTS for n in t.shape), _unbind),

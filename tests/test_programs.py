@@ -53,7 +53,8 @@ def test_arithmetic_is_exact(program: Program) -> None:
     wide = precision.widen(held)
     exact = [interpreter.run(program, wide.tensors), interpreter.run(program, held.tensors)]
     for golden, tensor in zip(*map(_leaves, exact), strict=True):
-        if tensor.is_floating_point() and not _HALF & {value.dtype for value in program.values}:
+        rounded = _HALF & {value.dtype for value in program.values}
+        if tensor.is_floating_point() and not rounded and "aten.to.dtype" not in {call.op for call in program.calls}:
             assert torch.equal(golden.double(), tensor.double())
 
 
