@@ -10,6 +10,7 @@ from executor.args import Arg, Ref, refs, rename
 from executor.program import Call, Program
 from executor.schema import effects
 from fuzz.rewriting import compact, renamed, rerecord, returning
+from fuzz.skeletons import ADDED
 
 
 def bypassed(program: Program) -> Iterator[Program]:
@@ -41,7 +42,7 @@ def fewer_outputs(program: Program) -> Iterator[Program]:
 
 
 def plainer_calls(program: Program) -> Iterator[Program]:
-    """Programs in which one pointwise call became the addition of its other operand, or of 1."""
+    """Programs in which one pointwise call became the addition of its other operand, or of a number."""
     for k, call in enumerate(program.calls):
         plain = _plain(program, call)
         for args in _additions(call) if plain is not None else ():
@@ -63,7 +64,7 @@ def _plain(program: Program, call: Call) -> str | None:
 
 def _additions(call: Call) -> Iterator[tuple[Arg, ...]]:
     first, *others = call.operands
-    yield Ref(first), 1
+    yield Ref(first), ADDED
     for other in others[:1]:
         yield Ref(first), Ref(other)
 

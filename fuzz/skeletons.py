@@ -19,17 +19,18 @@ from executor.schema import resolve
 from fuzz.hazards import Hazard, hazards, trail
 
 _NAMES = "abcdefgh"
+ADDED = 10  # unlike 1, it makes no element of a short ramp equal to its neighbour
 
 Tensors = Sequence[torch.Tensor]
 Form = Callable[[Recorder, Tensors], torch.Tensor]
 
 
 def _add(recorder: Recorder, tensor: torch.Tensor) -> torch.Tensor:
-    return recorder.call(resolve("aten.add.Tensor"), tensor, 1)  # type: ignore[no-any-return]
+    return recorder.call(resolve("aten.add.Tensor"), tensor, ADDED)  # type: ignore[no-any-return]
 
 
 def _write(recorder: Recorder, tensor: torch.Tensor) -> torch.Tensor:
-    return recorder.call(resolve("aten.add_.Tensor"), tensor, 1)  # type: ignore[no-any-return]
+    return recorder.call(resolve("aten.add_.Tensor"), tensor, ADDED)  # type: ignore[no-any-return]
 
 
 def _returned(recorder: Recorder, tensors: Tensors) -> torch.Tensor:
