@@ -9,6 +9,7 @@ from unittest import mock
 
 import torch
 from torch._dynamo import config, guards
+from torch._dynamo.exc import Unsupported
 
 from executor.targets import torch_memory
 from executor.targets.base import Target, quiet
@@ -55,6 +56,10 @@ class TorchCompile(Target):
             "import torch",
             f"compiled = torch.compile(program, backend={self._backend!r}, fullgraph=True, dynamic=False)",
         ]
+
+    def refusal(self, error: BaseException) -> str | None:
+        """See `Target.refusal`: what Dynamo's messages call unsupported, such as `out=` with gaps between its elements."""
+        return str(error).partition("\n")[0] if isinstance(error, Unsupported) else None
 
     def reset(self) -> None:
         """Drops all compiled code, and what torch would keep of earlier compilations; 0.1 s, so not for each program."""
