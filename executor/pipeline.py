@@ -94,7 +94,7 @@ class Compilation:
         found = [step for step in self.steps if isinstance(step, Barrier)]
         self.barriers = len(found)
         # Boundaries that no hazard forces exist because of calls that run eagerly.
-        self.breaks = max(self.regions - 1, 0) - self.barriers
+        self.breaks = max(self.regions - 1 - self.barriers, 0)
         self.refused: tuple[tuple[Call, str], ...] = ()  # the calls that run on the host, with the reasons
         self.note = ""  # why this compilation was chosen, if there was another
         self._kernels = executable.kernels if executable else []

@@ -113,6 +113,8 @@ def test_numbers_promote_by_kind() -> None:
         (lambda x: (x + 1).view(torch.int32) + 1, [torch.ones(3)], "aten.view.dtype reads elements as others than they are"),
         (lambda x: (x + 1).unfold(0, 2, 1) + 1, [torch.ones(3)], "that no slices, permutations and broadcasts make"),
         (lambda x: (x + 1)[::2] + 1, [torch.ones(8)], "aten.slice.Tensor gives a layout"),
+        (lambda x: x.sum() * 2, [torch.ones(3)], "aten.mul.Tensor gives one element, which the host computes as fast"),
+        (lambda x: torch.cat([x, x]), [torch.ones(3)], "nvFuser has nothing for aten.cat.default"),
         (lambda x: x.clone(), [torch.ones(3)], "aten.clone.default is a copy, which the host makes as fast"),
         (lambda x: (x + 1)[1:] + 1, [torch.ones(3)], "aten.slice.Tensor begins where nvFuser would load several"),
         (lambda x: torch.arange(0.0, 3.0), [torch.ones(3)], "aten.arange.start is taken for integers only"),
@@ -131,7 +133,6 @@ def test_what_is_refused(fn: Callable[..., Any], args: list[torch.Tensor], why: 
         lambda x: torch.where(x > 0, x, 1.0),
         lambda x: x.half().mul(0.5).sum(0, keepdim=True),
         lambda x: torch.softmax(x, 0),
-        lambda x: torch.cat([x, x]),
     ],
 )
 def test_what_is_taken(fn: Callable[..., Any]) -> None:
@@ -169,7 +170,7 @@ def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
     [
         (lambda x: x.mul_(2), [torch.ones(8, 8)[:, 2:7]], "not dense"),
         (lambda x: x.mul_(2), [torch.ones(8, 8)[::2]], "not dense"),
-        (lambda x: x.mul_(2), [torch.ones(1, 1)], "less than two elements"),
+        (lambda x, y: x.copy_(y.sum()), [torch.ones(()), torch.ones(4)], "less than two elements"),
         (lambda x: x.copy_(torch.ones(1, 4).expand(4, 4) * 2), [torch.ones(4, 4)], "broadcast"),
         (lambda x: x.fill_(2), [torch.ones(4)], None),
     ],

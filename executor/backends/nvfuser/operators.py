@@ -1,4 +1,4 @@
-"""Operators that are no pointwise formulas: factories, reductions, softmax, normalisation, joins.
+"""Operators that are no pointwise formulas: factories, reductions, softmax, normalisation.
 
 Each has a rule that says why a call of it is not taken, and a function that puts it into a fusion definition.
 """
@@ -169,21 +169,6 @@ def _layer_norm(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
     return [found, middle, rstd]
 
 
-def _cat(d: Definition, call: Call, args: dict[str, Any]) -> list[Any]:
-    result = d.values[call.results[0]]
-    items = [d.cast(operand.value, result.dtype) for operand in args["tensors"]]
-    return [d.ops.cat(items, d.dims(call.results[0], [args.get("dim", 0) % len(result.shape)])[0])]
-
-
-def _uniform(call: Call, args: dict[str, Any], values: Sequence[Value]) -> str | None:
-    shapes = [values[operand.value].shape for operand in args["tensors"]]
-    if len(set(map(len, shapes))) > 1:
-        return f"{call.op} joins tensors of different ranks"
-    if any(shape[args.get("dim", 0)] == 1 for shape in shapes):
-        return f"{call.op} joins tensors of size 1"
-    return f"{call.op} of one tensor is a copy" if len(args["tensors"]) == 1 else None
-
-
 def _overloads(names: str, operator: Operator) -> dict[str, Operator]:
     return dict.fromkeys((f"aten.{name}" for name in names.split()), operator)
 
@@ -199,5 +184,4 @@ OPERATORS: dict[str, Operator] = {
     **_overloads("amin.default min.default", _extremum("min")),
     **_overloads("_softmax.default", Operator(_softmax, _longer)),
     **_overloads("native_layer_norm.default", Operator(_layer_norm, _normed)),
-    **_overloads("cat.default", Operator(_cat, _uniform)),
 }
