@@ -217,10 +217,13 @@ def argument(kind: str, name: str) -> Any:
 def call_of(op: str) -> tuple[Callable[..., Any], Tensors]:
     """A function that calls this operator, and its tensors."""
     overload = resolve(op)
-    arguments = [argument(str(a.type), a.name) for a in overload._schema.arguments if not a.has_default_value()]
-    kwargs = {a.name: "floor" for a in overload._schema.arguments if a.name == "rounding_mode"}
-    if kwargs:
-        arguments = arguments[: len(arguments) - (not overload._schema.arguments[-1].has_default_value())]
+    needed = [a for a in overload._schema.arguments if not a.has_default_value()]
+    arguments = [argument(str(a.type), a.name) for a in needed if not a.kwarg_only]
+    kwargs: dict[str, Any] = {a.name: "floor" for a in overload._schema.arguments if a.name == "rounding_mode"}
+    if op.endswith(".out"):
+        return (lambda *given: overload(*given[:-1], out=given[-1])), (*arguments, arguments[0].clone())
+    if "_foreach_" in op:
+        return _foreach(overload, [str(a.type) for a in needed])
     integral, complex_ = "shift" in op or "and_" in op or "or_" in op, "conj" in op
     dtype = torch.int64 if integral else torch.complex64 if complex_ else torch.float32
     tensors = tuple(a if a.ndim == 1 else a.to(dtype) for a in arguments if isinstance(a, torch.Tensor))
@@ -230,6 +233,17 @@ def call_of(op: str) -> tuple[Callable[..., Any], Tensors]:
         return overload(*[left.pop(0) if isinstance(a, torch.Tensor) else a for a in arguments], **kwargs)
 
     return fn, tensors
+
+
+def _foreach(overload: Any, types: list[str]) -> tuple[Callable[..., Any], Tensors]:
+    """A function that calls an operator on lists of one tensor each, and a number if it takes one."""
+    lists = types.count("List[Tensor]")
+    numbers = [1] * (len(types) - lists)
+
+    def fn(*given: torch.Tensor) -> Any:
+        return overload(*[[tensor] for tensor in given], *numbers)
+
+    return fn, tuple(torch.ones(3) for _ in range(lists))
 
 
 def bans(name: str) -> list[str]:
@@ -245,7 +259,7 @@ def test_thunder_refuses_what_is_banned_for_it(op: str) -> None:
     program = trace(fn, *tensors)
     assert [call.op for call in program.calls] == [op]
     assert target.limits.refuse(program) == f"{op} is not supported"
-    with pytest.raises((NotImplementedError, AttributeError)) as error:
+    with pytest.raises((NotImplementedError, AttributeError, TypeError)) as error:
         target.compile(printing.load(program), tensors)(*tensors)
     assert target.refusal(error.value) is not None
 

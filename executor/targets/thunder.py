@@ -94,9 +94,12 @@ class Thunder(Target):
         ]
 
     def refusal(self, error: BaseException) -> str | None:
-        """Thunder says `NotImplementedError`, or of a method that it does not know "Unknown attribute"."""
-        known = isinstance(error, NotImplementedError) or (
-            isinstance(error, AttributeError) and str(error).startswith("Unknown attribute")
+        """Thunder says `NotImplementedError`; of a method that it does not know "Unknown attribute"; of `out=` a TypeError."""
+        text = str(error)
+        known = (
+            isinstance(error, NotImplementedError)
+            or (isinstance(error, AttributeError) and text.startswith("Unknown attribute"))
+            or (isinstance(error, TypeError) and text.endswith("unexpected keyword argument 'out'"))
         )
         return (str(error).splitlines() or [type(error).__name__])[0] if known else None
 
