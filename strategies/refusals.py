@@ -19,8 +19,9 @@ def draw_refused(draw: Draw, scope: Scope) -> bool:
     """Records a write that eager refuses, if the values in scope allow one; whether they do."""
     repeated = [i for i in range(scope.count) if _repeats(scope.tensor(i))]
     crossing = [(i, j) for i in range(scope.count) for j in range(scope.count) if _crosses(scope, i, j)]
-    writes = [("aten.neg_.default", (i,)) for i in repeated] + [(COPY, pair) for pair in crossing]
-    writes = [(op, operands) for op, operands in writes if scope.takes(op)]
+    writes: list[tuple[str, tuple[int, ...]]] = [("aten.neg_.default", (i,)) for i in repeated]
+    writes += [(COPY, pair) for pair in crossing]
+    writes = [write for write in writes if scope.takes(write[0])]
     if not writes:
         return False
     op, operands = choice(draw, writes)
