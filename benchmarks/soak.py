@@ -36,6 +36,7 @@ MIB = 1 << 20
 _MARK = "ALIASFUZZ_SOAK"
 _UNDISTURBED = 2 / 3
 _ALLOWED_GROWTH = 1.1
+_SECONDS_TO_END = 30  # for supervisors that were importing torch when their shard was killed
 _LONG = 13 * 60  # seconds
 
 
@@ -177,7 +178,9 @@ def main() -> int:
             wrong += missing
         else:
             print("\n".join(missing))
-    time.sleep(1)
+    end = time.monotonic() + _SECONDS_TO_END
+    while left_over() and time.monotonic() < end:
+        time.sleep(0.5)
     wrong += [f"process {pid} is left" for pid in left_over()]
     print("\n".join(["", *wrong]) if wrong else "everything is accounted for")
     return 1 if wrong else 0

@@ -51,9 +51,10 @@ class Supervisor:
         self._worker = self._life = self._output = -1
         self._printed = b""
 
-    def serve(self) -> None:
+    def serve(self, greeting: bytes) -> None:
         """Until the caller hangs up, then without a worker."""
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # it hung up without reading all
+            self._control.send(greeting)
             while self._step():
                 pass
         self._end_all()
@@ -166,8 +167,7 @@ def main() -> None:
     warm = mode == WARM.decode() and warm_up(name)
     gc.collect()
     gc.freeze()  # so that workers share these objects' pages
-    control.send(WARM if warm else COLD)
-    Supervisor(control, name, Path(stacks)).serve()
+    Supervisor(control, name, Path(stacks)).serve(WARM if warm else COLD)
     os._exit(0)  # at once: nothing here needs to be taken down
 
 
