@@ -93,13 +93,14 @@ def kernels(run: Callable[[], Any]) -> int:
 
 
 class Ready(NamedTuple):
-    """A function compiled by a peer, found right or not, and the seconds that this took."""
+    """A function compiled by a peer, found right or not, the seconds that this took, and what it launches."""
 
     function: Function
     peer: str
     compiled: Callable[..., Any]
     right: bool
     cold: float
+    kernels: int
 
 
 def prepared(function: Function, peer: str) -> Ready:
@@ -110,15 +111,15 @@ def prepared(function: Function, peer: str) -> Ready:
     right = is_right(compiled, function.fn, args)
     torch.cuda.synchronize()
     cold = time.perf_counter() - start
-    return Ready(function, peer, compiled, right and is_right(compiled, function.fn, args), cold)
+    right = right and is_right(compiled, function.fn, args)
+    return Ready(function, peer, compiled, right, cold, kernels(lambda: compiled(*args)))
 
 
 def measured(ready: Ready) -> dict[str, Any]:
     """One row: a function by a peer."""
-    function, peer, compiled, right, cold = ready
+    function, peer, compiled, right, cold, count = ready
     args = function.make()
     found = milliseconds(lambda: compiled(*args)) if right else None
-    count = kernels(lambda: compiled(*args))
     floor = function.floor(*args)
     row: dict[str, Any] = {
         "function": function.name,
