@@ -19,6 +19,7 @@ from executor.schema import resolve
 from fuzz.hazards import Hazard, hazards, trail
 
 _NAMES = "abcdefgh"
+FIRST = 2  # where storages begin to count: a comparison gives 0 or 1
 ADDED = 10  # unlike 1, it makes no element of a short ramp equal to its neighbour
 
 Tensors = Sequence[torch.Tensor]
@@ -122,7 +123,7 @@ def _plainly_laid(program: Program, found: Sequence[Hazard], count: int, form: F
             if len(layout) == count:
                 chosen = [0] * count if hazard.relation == "same" else range(count)
                 values = [Value(0, dtype, *place) for place in layout]
-                yield built(Storage(4 * itemsize(dtype), Iota(dtype)), values, chosen, form)
+                yield built(Storage(4 * itemsize(dtype)), values, chosen, form)
 
 
 def _chosen(program: Program, hazard: Hazard, count: int) -> Iterator[tuple[int, ...]]:
@@ -141,8 +142,7 @@ def _chosen(program: Program, hazard: Hazard, count: int) -> Iterator[tuple[int,
 def built(storage: Storage, values: Sequence[Value], chosen: Sequence[int], form: Form) -> Program | None:
     """A form on the geometry of the chosen values, which lie on one storage; None if eager refuses it."""
     kept = {i: msgspec.structs.replace(values[i], storage=0) for i in chosen}
-    if storage.fill is None:
-        storage = msgspec.structs.replace(storage, fill=Iota(values[chosen[0]].dtype))
+    storage = msgspec.structs.replace(storage, fill=Iota(values[chosen[0]].dtype, FIRST))
     recorder = Recorder()
     tensors = memory.allocate(Inputs((storage,), tuple(kept.values()))).tensors
     places = dict(zip(kept, tensors, strict=True))
