@@ -54,7 +54,7 @@ class OnCuda(Target):
 
     def versions(self) -> dict[str, str]:
         """With nvFuser's version, and the GPU's name."""
-        return {**self._inner.versions(), "nvfuser": nvfuser().version(), "gpu": torch.cuda.get_device_name()}
+        return {**self._inner.versions(), "nvfuser": str(nvfuser().version()), "gpu": torch.cuda.get_device_name()}
 
     def script(self) -> list[str]:
         """See `Target.script`."""
