@@ -66,9 +66,9 @@ def _counted_interrupts() -> Iterator[list[Interrupted]]:
 class Batch:
     """Draws programs, judges each once, and pursues the first failure to its smallest form.
 
-    `judge` gives the verdict on a program; the stages of `target`, if given, tell bugs apart. Failures of kinds that are `muted` are counted and passed over. The batch ends at
-    `deadline` (seconds of `time.monotonic`), or `shrink_seconds` after it found a failure, at `found_at`.
-    `judged` is told the numbers of programs and failures so far, after each program.
+    `judge` gives the verdict on a program; the stages of `target`, if given, tell bugs apart. Failures of kinds that are
+    `muted` are counted and passed over. The batch ends at `deadline` (seconds of `time.monotonic`), or `shrink_seconds`
+    after it found a failure, at `found_at`. `judged` is told the numbers of programs and failures after each program.
     """
 
     judge: Callable[[Program], Verdict]

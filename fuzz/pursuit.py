@@ -22,7 +22,8 @@ Judge = Callable[[Program], Verdict]
 class Pursuit:
     """The failure that is shrunk.
 
-    `verdict` is that of the smallest program so far. The stages of `target`, if it is given, tell bugs apart. `others` are the failures of other kinds, or of other stages, that were met: the smallest of each.
+    `verdict` is that of the smallest program so far. The stages of `target`, if it is given, tell bugs apart. `others` are
+    the failures of other kinds, or of other stages, that were met: the smallest of each.
     """
 
     verdict: Verdict
@@ -30,12 +31,13 @@ class Pursuit:
     others: dict[tuple[str, ...], Verdict] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._same = {self.smallest.digest: self.verdict}
         again = blame.alone(self.verdict, self.target) if self.target is not None else None
         if again is not None and not again.ok:  # a later call that needs none before it
             self.verdict = again
         self.kind: Kind = kind_of(self.verdict)
         self.stage = self._stage(self.verdict)
-        self._same = {self.smallest.digest: self.verdict}
+        self._same[self.smallest.digest] = self.verdict
 
     @property
     def smallest(self) -> Program:
