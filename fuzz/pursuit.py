@@ -37,6 +37,7 @@ class Pursuit:
             self.verdict = again
         self.kind: Kind = kind_of(self.verdict)
         self.stage = self._stage(self.verdict)
+        self._limited = not self._refused(self.verdict)
         self._same[self.smallest.digest] = self.verdict
 
     @property
@@ -48,6 +49,8 @@ class Pursuit:
     def same(self, verdict: Verdict) -> bool:
         """Whether a failure is of the same bug; the smallest is kept, and so are failures that are not."""
         kind = kind_of(verdict)
+        if self._limited and self._refused(verdict):
+            return False
         if not self.kind.may_become(kind):
             self._keep_other((*kind[:3], ""), verdict)
             return False
@@ -71,6 +74,12 @@ class Pursuit:
             return found
 
         reduce(self.smallest, taken)
+
+    def _refused(self, verdict: Verdict) -> bool:
+        """Whether the target does not claim to take the program; what is reduced stays within what it takes."""
+        if self.target is None or verdict.program is None:
+            return False
+        return self.target.limits.refuse(verdict.program) is not None
 
     def _keep_other(self, key: tuple[str, ...], verdict: Verdict) -> None:
         known = self.others.get(key)

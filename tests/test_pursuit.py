@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.planted_faults import Faulty
+from executor.limits import Limits
 from executor.program import Program
 from executor.targets import Target
 from executor.tracing import trace
@@ -140,6 +141,18 @@ def test_the_stage_to_blame_stays() -> None:
     start.stage = "coalesce"
     assert not start.same(late)
     assert list(start.others) == [(*start.kind[:3], "dead stores")]
+
+
+def test_what_the_target_does_not_take_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Severed()
+    monkeypatch.setattr(target, "limits", Limits(banned_ops=frozenset({"aten.add_.Tensor"})), raising=False)
+    found, why = shrink(check(program(), target=target), target, judge(target), seconds=60)
+    assert why == "minimum"
+    assert [call.op for call in found.smallest.calls] != ["aten.add_.Tensor"]
+    assert not any(target.limits.refuse(other.program) for other in found.others.values() if other.program)
+    monkeypatch.setattr(target, "limits", Limits(banned_ops=frozenset({"aten.mul_.Tensor", "aten.add_.Tensor"})))
+    found, _ = shrink(check(program(), target=target), target, judge(target), seconds=60)
+    assert [call.op for call in found.smallest.calls] == ["aten.add_.Tensor"]  # it was beyond the limits to begin with
 
 
 def test_without_a_target_stages_tell_nothing_apart() -> None:
