@@ -15,9 +15,7 @@ from fuzz.rewriting import rerecord
 
 # Differences that leave every number right; a stage that shows nothing worse is not to blame for wrong ones.
 _MILD = frozenset({"alias", "identity", "strides", "count"})
-
-
-CACHE = "cache"
+CACHE = "cache"  # the stage of a failure that the reuse of compiled code brings
 
 
 class Blame(NamedTuple):
@@ -51,15 +49,14 @@ def stage(verdict: Verdict, target: Target, guess: str = "") -> str:
     """The first stage of the target that goes wrong too; "" if the target has no stages.
 
     It is "cache" for a call that goes wrong only because the function was compiled for another one.
-
     With a `guess` only that stage and the one before are run, if they confirm it.
     """
     program, names = verdict.program, list(target.stages)
-    if program is None or not names:
-        return ""
     again = alone(verdict, target)
     if again is not None and again.ok:
         return CACHE
+    if program is None or not names:
+        return ""
 
     def wrong(name: str) -> bool:
         return name == names[-1] or _wrong(verdict, target.stages[name], program)

@@ -111,8 +111,8 @@ class Remembering(Target):
     name = "remembering"
     needs_source = False
 
-    def __init__(self) -> None:
-        self.stages = {"front": Made("remembering/front", right), "all": self}
+    def __init__(self, *, staged: bool) -> None:
+        self.stages = {"front": Made("remembering/front", right), "all": self} if staged else {}
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         results: list[Any] = []
@@ -124,8 +124,9 @@ class Remembering(Target):
         return compiled
 
 
-def test_a_later_call_that_is_right_alone_is_blamed_on_the_cache() -> None:
-    made, traced = Remembering(), trace(lambda a: a * 2, torch.arange(3.0))
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_later_call_that_is_right_alone_is_blamed_on_the_cache(*, staged: bool) -> None:
+    made, traced = Remembering(staged=staged), trace(lambda a: a * 2, torch.arange(3.0))
     verdict = check(traced, target=made, calls=calls(traced, made))
     assert verdict.call == 1
     again = alone(verdict, made)
