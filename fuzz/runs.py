@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from executor.memory import Memory
-from fuzz.state import State, late_errors
+from fuzz.state import State, gpu_lost, late_errors
 
 
 class Timeout(BaseException):
@@ -80,12 +80,12 @@ class Attempt(NamedTuple):
 
 def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0) -> Attempt:
     """Calls code under test. Takes at most `seconds`, if not 0."""
-    state, value, failure = State(), None, None
+    state, lost, value, failure = State(), gpu_lost(), None, None
     with late_errors() as late:
         try:
             with quiet(), time_limit(seconds):
                 value = fn(*arguments)
-                if torch.cuda.is_initialized():
+                if torch.cuda.is_initialized() and not lost:
                     torch.cuda.synchronize()  # errors of kernels come late
         except (KeyboardInterrupt, Interrupted):
             state.restore()

@@ -34,15 +34,29 @@ def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
+def gpu_lost() -> bool:
+    """Waits for what runs on the GPU. Whether a kernel's fault has made it useless to this process."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _all_generators() -> tuple[torch.Generator, ...]:
+    """Torch's generators, those of devices in use included."""
+    used = torch.cuda.is_initialized() and not gpu_lost()
+    return (torch.default_generator, *(torch.cuda.default_generators if used else ()))
+
+
 def _generators() -> tuple[bytes, ...]:
-    """The states of torch's generators, those of devices in use included."""
-    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-    return tuple(g.get_state().numpy().tobytes() for g in (torch.default_generator, *devices))
+    return tuple(generator.get_state().numpy().tobytes() for generator in _all_generators())
 
 
 def _set_generators(states: tuple[bytes, ...]) -> None:
-    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-    for generator, state in zip((torch.default_generator, *devices), states, strict=False):
+    for generator, state in zip(_all_generators(), states, strict=False):
         generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
@@ -55,7 +69,7 @@ SETTINGS = (
     Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting(_TORCH, _generators, _set_generators, lambda now, before: now[: len(before)] == before),
+    Setting(_TORCH, _generators, _set_generators, lambda now, before: now[: len(before)] == before[: len(now)]),
     Setting(_PYTHON, random.getstate, random.setstate),
     Setting("current folder", os.getcwd, os.chdir),
 )  # fmt: skip

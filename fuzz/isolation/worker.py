@@ -10,13 +10,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
-import torch
 
 from executor import targets
 from executor.errors import AliasfuzzError
 from fuzz.check import examine
 from fuzz.isolation.messages import Judged, Task
 from fuzz.oracle import Mismatch, brief
+from fuzz.state import gpu_lost
 from fuzz.subjects import of_program
 
 RESET = b""  # instead of a task: forget earlier programs
@@ -44,19 +44,9 @@ def work(name: str, connection: Connection, stacks: Path) -> None:
         faulthandler.dump_traceback_later(task.seconds * _MOMENT, file=file)
         judged = judge(task)
         faulthandler.cancel_dump_traceback_later()
-        if judged.mismatches and _gpu_lost():
+        if judged.mismatches and gpu_lost():
             judged = msgspec.structs.replace(judged, spoilt=True)
         connection.send_bytes(msgspec.msgpack.encode(judged))
-
-
-def _gpu_lost() -> bool:
-    """Whether a kernel's fault has made the GPU useless to this process."""
-    if torch.cuda.is_initialized():
-        try:
-            torch.cuda.synchronize()
-        except RuntimeError:
-            return True
-    return False
 
 
 def judge(task: Task) -> Judged:
