@@ -60,6 +60,7 @@ def cli() -> None:
 )
 @click.option("--seed", metavar="N", help="Run the programs of an earlier run again.")
 @click.option("--flags", metavar="FILE", help="Known bugs to pass over, or none. Default: those shipped.")
+@click.option("--float", "inexact", is_flag=True, help="Draw inexact operators too, judged against float64.")
 @click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
@@ -70,6 +71,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     workers: str,
     seed: str | None,
     flags: str | None,
+    inexact: bool,
     shrink_budget: str | None,
     json_file: Path | None,
 ) -> None:
@@ -101,6 +103,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []
     command += ["--fuzz-flags", flags] if flags else []
+    command += ["--fuzz-float"] if inexact else []
     command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
     sys.exit(_exit_code(_call(command)))
@@ -226,7 +229,8 @@ def reduce(subject: str, target: str | None, args: str | None, shrink_budget: st
 
 @cli.command()
 @click.argument("case")
-def show(case: str) -> None:
+@click.option("--kernels", is_flag=True, help="Show what nvFuser makes of the program, on a GPU.")
+def show(case: str, *, kernels: bool) -> None:
     """Print a case: its program, its inputs, and what went wrong.
 
     \b
@@ -239,6 +243,10 @@ def show(case: str) -> None:
     for name, value in _facts(found):
         console.print(f"  {name}: {escape(value)}")
     console.print(Syntax(printing.listing(found.program), "python", background_color="default"))
+    if kernels:
+        from aliasfuzz import kernels as generated
+
+        console.print(generated.kernels(found.program), markup=False, highlight=False)
 
 
 def _facts(case: Case) -> list[tuple[str, str]]:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from aliasfuzz import kernels
 from executor import targets
-from executor.backends.base import Backend
-from executor.backends.nvfuser import rules
+from executor.backends.base import Backend, Detail
+from executor.backends.nvfuser import NvFuser, rules
 from executor.backends.nvfuser.body import body_of
 from executor.backends.nvfuser.definition import common_dtype
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
@@ -268,3 +269,27 @@ def test_explain_says_what_runs_on_the_host() -> None:
     assert "on the host:" in text
     assert "aten.add.Tensor" in text
     assert "it is no Tuesday" in text
+
+
+def test_backends_without_code_have_no_detail() -> None:
+    fn = jit(lambda x: x + 1)
+    fn(torch.ones(2))
+    assert fn.last is not None
+    assert fn.last.regions_detail == []
+
+
+def test_kernels_as_text() -> None:
+    lines = list(
+        kernels.text([Detail("definition", "code", ("one", "two"), early=False), Detail("d", "c", ("k",), early=True)])
+    )
+    assert lines[0] == "region 0: 2 kernels: one, two"
+    assert lines[3] == "region 1: 1 kernels, which makes the region's stores: k"
+
+
+def test_no_blends_are_chosen_for_nvfuser() -> None:
+    program = trace(lambda x: (x[:2].add_(1), x.mul(2))[1], torch.ones(4, 1 << 14))
+    choose = Chooser("auto", NvFuser.cost)
+    for _, run in passes(choose):
+        program = run(program)
+    assert choose.estimates
+    assert not any(estimate.blends for estimate in choose.estimates)
