@@ -28,7 +28,8 @@ class Kind(NamedTuple):
         """How the failure looks: wrong numbers in memory are as good as wrong numbers that are returned."""
         # torch says either of what an operator does not do for a dtype.
         detail = self.detail.replace("NotImplementedError", "RuntimeError")
-        return self.target, self.symptom.replace("memory", "value"), detail
+        symptom, space, later = self.symptom.partition(" ")
+        return self.target, f"{'value' if symptom == 'memory' else symptom}{space}{later}", detail
 
     @property
     def hardness(self) -> tuple[int, int]:
