@@ -39,6 +39,7 @@ class Plan:
     """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline.
 
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
+    Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -52,6 +53,7 @@ class Plan:
     memory_limit: int = MEMORY_LIMIT
     shards: int = 1
     flags: Known = field(default_factory=Known)
+    exact: bool = True
 
 
 @dataclass
@@ -104,7 +106,7 @@ def called_again(seed: int) -> bool:
     return seed % CALLED_AGAIN == 0
 
 
-def judge(compiler: Target, seed: int) -> Callable[[Program], Verdict]:
+def judge(compiler: Target, seed: int, *, exact: bool = True) -> Callable[[Program], Verdict]:
     """The verdict on a program of the batch with this seed; in one batch of eight with further calls.
 
     All programs of a batch are called alike, so that a failure in a later call stays one while it shrinks.
@@ -112,7 +114,8 @@ def judge(compiler: Target, seed: int) -> Callable[[Program], Verdict]:
     again = called_again(seed)
 
     def verdict(program: Program) -> Verdict:
-        return check(program, target=compiler, calls=variants.calls(program, compiler) if again else ())
+        calls = variants.calls(program, compiler) if again else ()
+        return check(program, target=compiler, calls=calls, exact=exact)
 
     return verdict
 
@@ -156,7 +159,7 @@ class Shard:
 
     def _batch(self, seed: int) -> None:
         plan, totals = self._plan, self._totals
-        judged = judge(self._compiler, seed)
+        judged = judge(self._compiler, seed, exact=plan.exact)
         batch = Batch(
             self._watched(judged, seed),
             plan.deadline,
@@ -167,7 +170,7 @@ class Shard:
         )
         repeats = 0  # after an interrupt there is no time for them
         try:
-            batch.run(programs(self._compiler.limits), seed)
+            batch.run(programs(self._compiler.limits, exact=plan.exact), seed)
             repeats = REPEATS
         finally:
             totals.batches += 1

@@ -33,8 +33,8 @@ class Verdict:
 
     `call` says which call of the compiled function went wrong, counting from 0. `program` is None if the function
     could not be traced. `refused` is what the target says that it does not support, if that is why it gave no result.
-    `raised` is the exception with which eager ended, in words. `unstable` says how eager differs from itself, if it does:
-    then nothing can be said about the target. `calls` are the further calls that were to be made, and `exact` says whether
+    `raised` is the exception with which eager ended, in words. `unstable` says why nothing can be said about the target:
+    eager differs from itself, or is far from what float64 gives. `calls` are the further calls that were to be made, and `exact` says whether
     values had to be equal bit for bit. `blamed` is the signature with the stage, once that is known (see `fuzz.blame`).
     """
 
@@ -86,7 +86,7 @@ class Verdict:
 
     def _reservation(self) -> str:
         if self.unstable is not None:
-            return f"cannot be judged: eager differs from itself ({self.unstable})"
+            return f"cannot be judged: {self.unstable}"
         if self.refused is not None:
             return f"refused: {self.refused}"
         return f"ok, both raise {self.raised}" if self.raised else "ok"
@@ -165,6 +165,8 @@ def examine(
             found = list(_exceeded(compiler.metrics(call), bounds))
         if (found or _sampled(subject, k)) and (unstable := _unstable(subject, way, eager, close)) is not None:
             return Verdict(name, (), k, subject.program, unstable=unstable)
+        if found and close is not None and (doubt := close.doubt(eager)) is not None:
+            return Verdict(name, (), k, subject.program, unstable=doubt)
         if found:
             return Verdict(name, tuple(found), k, subject.program)
     return Verdict(name, (), 0, subject.program, None, brief(first) if first is not None else None)
@@ -217,7 +219,7 @@ def _unstable(subject: Subject, way: Way, eager: Run, close: Close | None) -> st
             f"the function differs from itself when it is run again in eager ({differences[0]}): it keeps state, or "
             "draws random numbers; pass what changes as an argument"
         )
-    return str(differences[0]) if differences else None
+    return f"eager differs from itself ({differences[0]})" if differences else None
 
 
 def _exceeded(counts: Mapping[str, int], bounds: Mapping[str, int]) -> Iterator[Mismatch]:
@@ -235,10 +237,10 @@ def _raiser(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def _judge(subject: Subject, way: Way) -> Close:
+def _judge(subject: Subject, way: Way) -> precision.Judge:
     held, arguments = way.build()
     places = {id(tensor): k for k, tensor in enumerate(held.tensors)}
-    return precision.judge(
+    return precision.Judge(
         subject.reference,
         held,
         lambda wide: pytree.tree_map_only(torch.Tensor, lambda tensor: wide[places[id(tensor)]], arguments),

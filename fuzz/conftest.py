@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-run", metavar="DIR", help="folder for the journals (.aliasfuzz/runs/...)")
     group.addoption("--fuzz-json", default="", metavar="FILE", help="write the summary there")
     group.addoption("--fuzz-flags", metavar="FILE", help="known bugs to pass over (those shipped), or none")
+    group.addoption("--fuzz-float", action="store_true", help="inexact operators too, judged against float64")
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
 
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
             budget=get("--fuzz-budget"),
             shrink=get("--fuzz-shrink-budget"),
             flags=get("--fuzz-flags"),
+            exact=not get("--fuzz-float"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),

@@ -59,6 +59,7 @@ class Keeper:
             signature=signature,
             state="open" if failed == repeats else "flaky",
             calls=verdict.calls if verdict.call else (),
+            exact=verdict.exact,
             found=time.strftime("%Y-%m-%d"),
             note="" if failed == repeats else f"Run {repeats} times more when it was found, it failed {failed} times.",
         )

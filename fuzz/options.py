@@ -43,7 +43,8 @@ class Options:
     corpus: str
     profile: str
     shrink: float = SHRINK_SECONDS
-    flags: str = ""
+    flags: str = str(FLAGS)
+    exact: bool = True
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -133,6 +134,7 @@ def options(  # noqa: PLR0913 - one parameter an option
     summary: str = "",
     shrink: str | None = None,
     flags: str | None = None,
+    exact: bool = True,
 ) -> Options:
     """The campaign that the command line asks for. Raises `UsageError`, `TargetError` or `FlagError` for what it cannot."""
     if profile not in PROFILES:
@@ -168,4 +170,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         profile,
         seconds(shrink) if shrink else SHRINK_SECONDS,
         known,
+        exact,
     )

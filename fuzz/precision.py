@@ -10,21 +10,48 @@ import torch
 
 from executor.memory import Memory, describe, to_bytes
 from executor.program import Inputs
-from fuzz.oracle import Close
 from fuzz.runs import Run, run
 
 FACTOR = 3.0  # the compiler's error may be so many times eager's
+LOST = 2.0**-5  # of the largest magnitude: where eager itself errs by more, cancellation has left nothing to compare
 _WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
 
 
-def judge(fn: Callable[..., Any], memory: Memory, rebuild: Callable[[Sequence[torch.Tensor]], Sequence[Any]]) -> Close:
-    """A judge by a float64 run of `fn` on widened copies of the tensors in `memory`, which is left as it is.
+class Judge:
+    """Judges by a float64 run of `fn` on widened copies of the tensors in `memory`, which is left as it is.
 
     `rebuild` puts tensors into the places of the arguments. Where the wide run fails, equality is asked for.
     """
-    wide = widen(memory)
-    golden = run(fn, wide, rebuild(wide.tensors))
-    return lambda k, expected, actual: golden.error is None and _near(_pick(golden, k), expected, actual)
+
+    def __init__(
+        self, fn: Callable[..., Any], memory: Memory, rebuild: Callable[[Sequence[torch.Tensor]], Sequence[Any]]
+    ) -> None:
+        wide = widen(memory)
+        self._golden = run(fn, wide, rebuild(wide.tensors))
+
+    def __call__(self, k: int, expected: torch.Tensor, actual: torch.Tensor) -> bool:
+        """See `fuzz.oracle.Close`."""
+        return self._golden.error is None and _near(self._pick(k), expected, actual)
+
+    def doubt(self, eager: Run) -> str | None:
+        """Why eager's own result is no measure, in words: it is far from float64's; None if it is near."""
+        if self._golden.error is not None or eager.error is not None:
+            return None
+        for k, tensor in enumerate((*eager.leaves, *eager.memory.bases)):
+            golden = self._pick(k) if isinstance(tensor, torch.Tensor) and _inexact(tensor) else None
+            if golden is None or golden.shape != tensor.shape:
+                continue
+            truth, own = _widest(golden), _widest(tensor)
+            lost = (own - truth).abs() > LOST * truth.abs().nan_to_num(0, 0, 0).max() if truth.numel() else truth
+            if bool(lost.any()) or bool((truth.isfinite() != own.isfinite()).any()):
+                where = f"output {k}" if k < len(eager.leaves) else f"storage {k - len(eager.leaves)}"
+                return f"eager's {where} is far from what float64 gives"
+        return None
+
+    def _pick(self, k: int) -> torch.Tensor | None:
+        golden = self._golden
+        picked = golden.leaves[k] if k < len(golden.leaves) else golden.memory.bases[k - len(golden.leaves)]
+        return picked if isinstance(picked, torch.Tensor) else None
 
 
 def widen(memory: Memory) -> Memory:
@@ -46,16 +73,19 @@ def _home(memory: Memory, tensor: torch.Tensor) -> int:
     return home
 
 
-def _pick(golden: Run, k: int) -> torch.Tensor | None:
-    picked = golden.leaves[k] if k < len(golden.leaves) else golden.memory.bases[k - len(golden.leaves)]
-    return picked if isinstance(picked, torch.Tensor) else None
+def _inexact(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _widest(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _near(golden: torch.Tensor | None, expected: torch.Tensor, actual: torch.Tensor) -> bool:
     """Whether `actual` errs at most FACTOR times as much as `expected` does at its worst, with a floor of one ulp."""
     if golden is None or golden.shape != expected.shape:
         return False
-    truth = golden.to(torch.complex128 if expected.dtype.is_complex else torch.float64)
+    truth = _widest(golden)
     error, own = (actual.to(truth.dtype) - truth).abs(), (expected.to(truth.dtype) - truth).abs()
     ulp = torch.finfo(expected.dtype).eps * truth.abs().clamp_min(torch.finfo(expected.dtype).tiny)
     fine = (error <= FACTOR * own.nan_to_num(0).max() + ulp) | ((actual != actual) & (expected != expected))

@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz import journal
 from fuzz.accounts import FAILURES, NOTABLE, accounts
-from fuzz.options import Options
+from fuzz.options import FLAGS, NO_FLAGS, Options
 
 
 @dataclass
@@ -157,4 +157,10 @@ def rerun(options: Options, target: str, number: int) -> str:
     return (
         f"pytest {_tests()} --fuzz-target {target} --fuzz-seed {options.seed:#x} "
         f"--fuzz-shard {number}/{options.shard_count} --fuzz-budget {options.budget:g}s"
+        f"{'' if options.exact else ' --fuzz-float'}{_flags(options)}"
     )
+
+
+def _flags(options: Options) -> str:
+    """The option that names the file of known bugs, where it is not the shipped one: bans change what is drawn."""
+    return "" if options.flags == str(FLAGS) else f" --fuzz-flags {options.flags or NO_FLAGS}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from executor.args import Arg, List, Ref, Tuple
 from executor.limits import EVERYTHING, Limits
 from executor.program import Param, Program
-from strategies import pointwise, views
+from strategies import pointwise, smooth, views
 from strategies.draws import Draw, below, choice, more
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
@@ -31,20 +31,23 @@ _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
     ("out",), ("lists",),
 )  # fmt: skip
+_SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
 _NAMES = "abcd"
 
 
 @st.composite
-def programs(draw: Draw, limits: Limits = EVERYTHING) -> Program:
+def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> Program:
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
     error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their dtype, and no write depends on the order in
-    which elements are visited.
+    which elements are visited. Unless `exact`: then there are operators such as `exp`, and results are near to what float64
+    gives.
     """
+    limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
     rare = below(draw, 3) == 2
-    kinds = _KINDS + _swarm(draw)
+    kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw)
     kinds *= -(-_EACH_STOPS // len(kinds))
     inputs, twins = draw_inputs(draw, scope, rare=rare)
     kind = choice(draw, kinds)
@@ -64,7 +67,7 @@ def _swarm(draw: Draw) -> tuple[str, ...]:
 
 
 def _statement(draw: Draw, scope: Scope, kind: str) -> None:
-    if kind in ("write", "write+", "indexed", "out", "lists", "pattern"):
+    if kind in _WRITES or kind in ("lists", "pattern"):
         targets = scope.writable()
         if not targets:
             pointwise.draw_pure(draw, scope)
@@ -83,15 +86,17 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
     elif kind == "move":
         draw_move(draw, scope)
     else:
-        pointwise.draw_pure(draw, scope, pointwise.MORE_OPERATORS if kind == "pure+" else pointwise.OPERATORS)
+        pointwise.draw_pure(draw, scope, _PURE[kind])
 
 
 _WRITES = {
     "write": pointwise.draw_write,
     "write+": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, pointwise.MORE_OPERATORS),
+    "smooth_": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, smooth.OPERATORS),
     "indexed": draw_indexed,
     "out": pointwise.draw_out,
 }
+_PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "smooth": smooth.OPERATORS}
 
 
 def _among_numbers(draw: Draw, params: list[Param], limits: Limits) -> list[Param]:
