@@ -191,7 +191,8 @@ def test_what_a_flag_does_not_describe_is_found_as_before(tmp_path: Path) -> Non
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = 0
 
-    def interrupted(compiler: Target, seed: int):  # type: ignore[no-untyped-def]
+    def interrupted(compiler: Target, seed: int, *, exact: bool):  # type: ignore[no-untyped-def]
+        assert exact
         def verdict(program):  # type: ignore[no-untyped-def]
             nonlocal failed
             result = check(program, target=compiler)
