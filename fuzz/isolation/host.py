@@ -20,10 +20,9 @@ WARM, COLD = b"warm", b"cold"  # whether the supervisor has loaded the target
 _START = 120.0  # seconds for imports
 _KILLED = Ended(9, "")
 _MESSAGE = 1 << 16
-# Tensors are tiny, and there is a worker a core. The number of GPUs is asked for without touching one: a GPU in use
-# cannot be handed to a fork.
+# Tensors are tiny, and there is a worker a core.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # fmt: skip
+                "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # fmt: skip
 
 
 class IsolationError(AliasfuzzError):

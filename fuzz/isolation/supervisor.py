@@ -32,8 +32,11 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def warm_up(name: str) -> bool:
-    """Loads the target and runs it once, so that no worker has to; False where there is a GPU, which no fork may inherit."""
-    if torch.backends.cuda.is_built() and torch.cuda.device_count():
+    """Loads the target and runs it once, so that no worker has to; False where there is a GPU, which no fork may inherit.
+
+    Its file is looked for: even to ask for the number of GPUs may set up the driver.
+    """
+    if torch.version.cuda is not None and any(Path("/dev").glob("nvidia[0-9]*")):
         return False
     inputs = Inputs((Storage(8, Iota("float32")),), (Value(0, "float32", (2,), (1,)),))
     values = (*inputs.values, Value(1, "float32", (2,), (1,)))
