@@ -97,7 +97,7 @@ def undisturbed(folder: Path, seed: int, seconds: float) -> list[str]:
     watch.stop()
     account = accounts(run)["mixed", 0]
     wrong = []
-    if account.in_flight is not None or account.started != totals.programs:
+    if account.in_flight or account.started != totals.programs:
         wrong.append(f"the journal accounts for {account}, {totals.programs} programs ran")
     if seconds > _LONG and max(watch.memory[-3:]) > _ALLOWED_GROWTH * max(watch.memory[: len(watch.memory) // 3 + 1]):
         wrong.append(f"the shard's memory grew: {watch.memory} MiB")
@@ -127,8 +127,8 @@ def killed(folder: Path, seed: int, seconds: float) -> list[str]:
         process.send_signal(signal.SIGKILL)
         process.wait()
         before = accounts(run).get(("mixed", 0))
-        recovered = list(recover(run, Store(folder / "corpus")))
-        if before is None or before.in_flight is None:
+        recovered = recover(run, Store(folder / "corpus"))
+        if before is None or not before.in_flight:
             wrong.append(f"{run.name}: no program in flight is known of: {before}")
         elif len(recovered) != 1 or accounts(run)["mixed", 0] != before:
             wrong.append(f"{run.name}: recovered {recovered}, accounts {before} and {accounts(run)}")

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fuzz import flight, journal
 from fuzz.check import Verdict
@@ -26,28 +25,37 @@ def outcome(verdict: Verdict) -> str:
 
 @dataclass
 class Account:
-    """A shard's programs by outcome; `in_flight` is the digest of one more, whose outcome nobody has written down."""
+    """A shard's programs by outcome; `in_flight` are the digests of more, whose outcome nobody has written down.
+
+    There is one for each time that the shard was killed.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
-    in_flight: str | None = None
+    in_flight: tuple[str, ...] = ()
 
     @property
     def started(self) -> int:
         """How many programs the shard began to judge."""
-        return self.counts.total() + (self.in_flight is not None)
+        return self.counts.total() + len(self.in_flight)
+
+    def then(self, counts: Mapping[str, int], in_flight: tuple[str, ...] = ()) -> Account:
+        """This account with what was done after it."""
+        return Account(self.counts + Counter(counts), self.in_flight + in_flight)
 
 
 def accounts(folder: Path) -> dict[tuple[str, int], Account]:
-    """The account of each (target, shard) of a run, whether it ended, still runs, or was killed."""
+    """The account of each (target, shard) of a run, whether it ended, still runs, or was killed and begun again."""
     found: dict[tuple[str, int], Account] = {}
     for path in sorted(folder.glob("*.jsonl")):
+        before: dict[tuple[str, int], Account] = {}  # what killed processes did, none of which is repeated later
         for event in journal.events(path):
             if event["event"] in ("batch", "killed"):
-                found[event["target"], event["shard"]] = _account(event)
+                shard = event["target"], event["shard"]
+                in_flight = (event["digest"],) if event["event"] == "killed" else ()
+                found[shard] = before.get(shard, Account()).then(event["counts"], in_flight)
+                if in_flight:
+                    before[shard] = found[shard]
         if (last := flight.read(path)) is not None:
-            found[last.target, last.shard] = Account(Counter(last.counts), last.program.digest)
+            shard = last.target, last.shard
+            found[shard] = before.get(shard, Account()).then(last.counts, (last.program.digest,))
     return found
-
-
-def _account(event: Mapping[str, Any]) -> Account:
-    return Account(Counter(event.get("counts", {})), event.get("digest"))

@@ -25,6 +25,7 @@ from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
 from fuzz.known import Known
+from fuzz.recovery import recover_shard
 from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
@@ -123,8 +124,10 @@ def judge(compiler: Target, seed: int, *, exact: bool = True) -> Callable[[Progr
 def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Journal) -> Totals:
     """Runs batches until the plan's deadline, saving each new finding as soon as it is shrunk.
 
-    On Ctrl-C the smallest failures so far are saved before the interrupt goes on.
+    On Ctrl-C the smallest failures so far are saved before the interrupt goes on. A program that was in flight when this
+    shard was killed before becomes a case first.
     """
+    recover_shard(journal.path, store)
     target = targets.get(plan.target)
     stacks = journal.path.with_suffix(".stacks")
     with (

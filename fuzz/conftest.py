@@ -13,11 +13,11 @@ import pytest
 from corpus.store import Store, findings_folder
 from executor.errors import AliasfuzzError
 from fuzz.options import PROFILES, Options, options
-from fuzz.recovery import Recovered, recover
+from fuzz.recovery import recover
 from fuzz.summary import closing_lines, progress, summarize, to_json
 
 OPTIONS = pytest.StashKey[Options]()
-RECOVERED = pytest.StashKey[list[Recovered]]()
+RECOVERED = pytest.StashKey[list[str]]()
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -137,7 +137,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if _is_worker(session.config) or session.config.option.collectonly:
         return
     runs = sorted(Path(session.config.stash[OPTIONS].folder).parent.glob("*/"))
-    session.config.stash[RECOVERED] = [left for run in runs for left in recover(run, _store(session.config))]
+    session.config.stash[RECOVERED] = [str(left) for run in runs for left in recover(run, _store(session.config))]
 
 
 def _store(config: pytest.Config) -> Store:
@@ -150,7 +150,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("aliasfuzz")
     for left in config.stash[RECOVERED]:
-        terminalreporter.line(str(left))
+        terminalreporter.line(left)
     for line in closing_lines(chosen, summarize(chosen)):
         terminalreporter.line(line)
 
@@ -162,7 +162,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _is_worker(config) or config.option.collectonly or exitstatus not in (0, 1, 2):
         return
     folder = Path(config.stash[OPTIONS].folder)
-    config.stash[RECOVERED] += recover(folder, _store(config))  # a worker of this run may have been killed
+    recover(folder, _store(config))  # a worker of this run may have been killed
     summary = summarize(config.stash[OPTIONS])
     code = summary.exit_code
     if exitstatus != 2:  # interrupted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,21 +34,26 @@ class Recovered(NamedTuple):
         )
 
 
-def recover(folder: Path, store: Store) -> Iterator[Recovered]:
+def recover(folder: Path, store: Store) -> list[Recovered]:
     """Saves the programs that dead shards of the run in this folder left; those of live ones are left alone."""
-    for journal in sorted(folder.glob("*.jsonl")):
-        paths = flight.slots(journal)
-        if not any(path.exists() for path in paths):
-            continue
-        with flight.orphaned(journal) as dead:
-            left = flight.read(journal) if dead else None
-            if left is not None:
-                path = store.save(_case(left, journal))
-                Journal(journal).write("killed", target=left.target, shard=left.shard, counts=left.counts,
-                                       digest=left.program.digest, path=str(path))  # fmt: skip
-                yield Recovered(left.target, left.shard, journal, path)
-            if dead:
-                flight.forget(paths)
+    found = [recover_shard(journal, store) for journal in sorted(folder.glob("*.jsonl"))]
+    return [left for left in found if left is not None]
+
+
+def recover_shard(journal: Path, store: Store) -> Recovered | None:
+    """Saves the program that the shard with this journal left, if it is dead and has left one."""
+    paths = flight.slots(journal)
+    if not any(path.exists() for path in paths):
+        return None
+    with flight.orphaned(journal) as dead:
+        left = flight.read(journal) if dead else None
+        if left is not None:
+            path = store.save(_case(left, journal))
+            Journal(journal).write("killed", target=left.target, shard=left.shard, counts=left.counts,
+                                   digest=left.program.digest, path=str(path))  # fmt: skip
+        if dead:
+            flight.forget(paths)
+    return Recovered(left.target, left.shard, journal, path) if left is not None else None
 
 
 def _case(left: InFlight, journal: Path) -> Case:

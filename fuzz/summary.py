@@ -36,10 +36,14 @@ class TargetSummary:
 
 @dataclass
 class Summary:
-    """A run so far. `missing` are the (target, shard) pairs that began or should have, and did not end."""
+    """A run so far. `missing` are the (target, shard) pairs that began or should have, and did not end.
+
+    `killed` are the journal events of shards that were killed, each with the program that it was judging.
+    """
 
     targets: dict[str, TargetSummary]
     missing: list[tuple[str, int]]
+    killed: list[dict[str, Any]]
 
     @property
     def exit_code(self) -> int:
@@ -54,11 +58,14 @@ def summarize(options: Options) -> Summary:
     shards: dict[tuple[str, int], dict[str, Any]] = {}
     done: set[tuple[str, int]] = set()
     found = {name: TargetSummary() for name in options.targets}
+    killed = []
     for event in journal.read(Path(options.folder)):
         if event["event"] == "batch":
             shards[event["target"], event["shard"]] = event
         elif event["event"] == "done":
             done.add((event["target"], event["shard"]))
+        elif event["event"] == "killed":
+            killed.append(event)
         elif event["event"] == "finding":
             found[event["target"]].findings.setdefault(event["signature"], event)
         elif event["event"] == "stale":
@@ -70,7 +77,7 @@ def summarize(options: Options) -> Summary:
         found[name].failures += sum(account.counts[outcome] for outcome in FAILURES)
         found[name].counts += account.counts
     wanted = [(name, number) for name in options.targets for number in options.shards]
-    return Summary(found, [pair for pair in wanted if pair not in done])
+    return Summary(found, [pair for pair in wanted if pair not in done], killed)
 
 
 def progress(options: Options, summary: Summary, now: float) -> str:
@@ -102,6 +109,9 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         if notable:
             yield f"{name}: of these programs {', '.join(notable)}"
         yield from (f"{name}: stale flag {flag}: {why}" for flag, why in target.stale.items())
+    for event in summary.killed:
+        yield f"{event['target']}: shard {event['shard']} was killed while it judged a program, saved as {event['path']}"
+        yield f"  aliasfuzz replay {Path(event['path']).name}"
     for name, number in summary.missing:
         yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
     yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
@@ -131,6 +141,7 @@ def to_json(options: Options, summary: Summary, exit_code: int) -> str:
             "seed": options.seed,
             "exit_code": exit_code,
             "missing": summary.missing,
+            "killed": [{key: event[key] for key in ("target", "shard", "path")} for event in summary.killed],
             "targets": found,
         },
         indent=2,

@@ -18,16 +18,20 @@ import msgspec
 import pytest
 import torch
 
+from corpus.case import Case
 from corpus.store import Store, read
 from executor.program import Program
 from executor.tracing import trace
 from fuzz import flight, journal
 from fuzz.accounts import Account, accounts, outcome
+from fuzz.campaign import Plan, run_shard
 from fuzz.check import Verdict
 from fuzz.flight import Flight
 from fuzz.journal import Journal, JournalError
+from fuzz.options import Options
 from fuzz.oracle import Mismatch
 from fuzz.recovery import recover
+from fuzz.summary import closing_lines, summarize
 from tests.test_main_job import environment, pytest_fuzz
 
 ROOT = Path(__file__).parents[1]
@@ -104,7 +108,7 @@ def test_a_record_cut_or_changed_anywhere_gives_way_to_the_one_before(tmp_path: 
 
 def test_what_a_dead_shard_left_becomes_a_case_once(tmp_path: Path) -> None:
     path, store = left(tmp_path), Store(tmp_path / "corpus")
-    assert accounts(tmp_path) == {("null", 0): Account(Counter(ok=1), program(2).digest)}
+    assert accounts(tmp_path) == {("null", 0): Account(Counter(ok=1), (program(2).digest,))}
     (found,) = recover(tmp_path, store)
     case = read(found.case)
     assert case.program == program(2).without_sources()
@@ -113,9 +117,21 @@ def test_what_a_dead_shard_left_becomes_a_case_once(tmp_path: Path) -> None:
     assert "killed" in case.note
     assert str(found).endswith(f"  aliasfuzz replay {found.case.name}")
     assert list(recover(tmp_path, store)) == []
-    assert accounts(tmp_path) == {("null", 0): Account(Counter(ok=1), program(2).digest)}
+    assert accounts(tmp_path) == {("null", 0): Account(Counter(ok=1), (program(2).digest,))}
     assert accounts(tmp_path)["null", 0].started == 2
     assert not any(slot.exists() for slot in flight.slots(path))
+
+
+def test_a_shard_that_is_begun_again_saves_what_was_in_flight_and_accounts_for_both(tmp_path: Path) -> None:
+    path, store = left(tmp_path), Store(tmp_path / "corpus")
+    totals = run_shard(Plan("null", 0, 1, time.monotonic() + 60, batches=1), store, frozenset(), Journal(path))
+    assert [case.program for _, case in store.cases() if isinstance(case, Case)] == [program(2).without_sources()]
+    account = accounts(tmp_path)["null", 0]
+    assert account.in_flight == (program(2).digest,)
+    assert account.counts["ok"] == totals.programs + 1
+    options = Options(("null",), 1, (0,), 1, 60.0, 1, str(tmp_path), "", "dev")
+    lines = list(closing_lines(options, summarize(options)))
+    assert any(line.startswith("null: shard 0 was killed while it judged a program, saved as ") for line in lines)
 
 
 def test_what_a_live_shard_does_is_left_alone(tmp_path: Path) -> None:
@@ -203,10 +219,10 @@ def test_the_next_run_reports_what_a_killed_one_was_judging(tmp_path: Path) -> N
     process.send_signal(signal.SIGKILL)
     process.wait()
     account = accounts(runs / "killed")["null", 0]
-    assert account.in_flight is not None
+    (digest,) = account.in_flight
     after = pytest_fuzz(tmp_path, "--fuzz-run", str(runs / "after"), "--fuzz-target", "null", "--fuzz-batches", "1")
     assert "null: shard 0 of killed was killed while it judged a program, saved as " in after.stdout
     (case,) = [case for _, case in Store(tmp_path / "corpus").cases()]
     assert not isinstance(case, Exception)
-    assert case.program.digest == account.in_flight
+    assert case.program.digest == digest
     assert accounts(runs / "killed")["null", 0] == account

@@ -37,7 +37,7 @@ def campaign(name: str, folder: Path) -> Totals:
 
 def check_account(totals: Totals, folder: Path) -> None:
     (account,) = accounts(folder / "run").values()
-    assert account.in_flight is None
+    assert account.in_flight == ()
     assert account.started == totals.programs == totals.counts.total()
     assert sum(account.counts[outcome] for outcome in ("failed", "crashed", "timed out")) == totals.failures
     assert [event["event"] for event in journal.read(folder / "run")][-1] == "done"
