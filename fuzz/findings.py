@@ -9,6 +9,9 @@ from executor.program import Program
 from fuzz.check import Verdict
 from fuzz.hazards import KINDS, RELATIONS, worst
 
+# Wrong numbers, in memory or returned; and right numbers that do not lie where eager's do.
+_ALIKE = {"memory": "value", "identity": "alias", "strides": "alias"}
+
 
 class Kind(NamedTuple):
     """What two failures must share to be shrunk as one: less than a signature, since shrinking changes the operators."""
@@ -25,11 +28,11 @@ class Kind(NamedTuple):
 
     @property
     def look(self) -> tuple[str, str, str]:
-        """How the failure looks: wrong numbers in memory are as good as wrong numbers that are returned."""
+        """How the failure looks; the symptoms that one bug shows by chance count as one."""
         # torch says either of what an operator does not do for a dtype.
         detail = self.detail.replace("NotImplementedError", "RuntimeError")
         symptom, space, later = self.symptom.partition(" ")
-        return self.target, f"{'value' if symptom == 'memory' else symptom}{space}{later}", detail
+        return self.target, f"{_ALIKE.get(symptom, symptom)}{space}{later}", detail
 
     @property
     def hardness(self) -> tuple[int, int]:

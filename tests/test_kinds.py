@@ -33,6 +33,12 @@ def test_which_failures_may_become_which(change: dict[str, str], *, may: bool) -
     assert START.may_become(START._replace(**change)) == may
 
 
+def test_right_numbers_that_lie_elsewhere_are_one_kind() -> None:
+    start = START._replace(symptom="alias in a later call")
+    assert start.may_become(start._replace(symptom="strides in a later call"))
+    assert not start.may_become(start._replace(symptom="strides"))
+
+
 def test_one_tensor_is_no_hazard_to_mind() -> None:
     easiest = START._replace(relation="none", dependence="none")
     assert easiest.may_become(START._replace(relation="same"))
