@@ -132,7 +132,7 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     stacks = journal.path.with_suffix(".stacks")
     with (
         contained(target, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks) as whole,
-        Flight(journal.path, plan.target, plan.shard, targets.versions(target)) as flight,
+        Flight(journal.path, plan.target, plan.shard, targets.versions(target), exact=plan.exact) as flight,
     ):
         for flag, why in plan.flags.stale(whole, (plan.shard, plan.shards)):
             journal.write("stale", target=plan.target, flag=flag.name, why=why)

@@ -31,7 +31,7 @@ _MAGIC = b"aflight1"
 class InFlight(msgspec.Struct, frozen=True):
     """A program that a shard was about to judge, and what it had done before: `counts` of programs by outcome.
 
-    `again` says that the compiled function was to be called several times.
+    `again` says that the compiled function was to be called several times, `exact` how it is judged.
     """
 
     target: str
@@ -40,6 +40,7 @@ class InFlight(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     again: bool
     program: Program
+    exact: bool = True
 
 
 class Flight:
@@ -48,8 +49,10 @@ class Flight:
     Leaving it forgets the program, unless something other than Ctrl-C ends the block: then the program is evidence.
     """
 
-    def __init__(self, journal: Path, target: str, shard: int, versions: Mapping[str, str]) -> None:
-        self._target, self._shard, self._versions = target, shard, dict(versions)
+    def __init__(
+        self, journal: Path, target: str, shard: int, versions: Mapping[str, str], *, exact: bool = True
+    ) -> None:
+        self._target, self._shard, self._versions, self._exact = target, shard, dict(versions), exact
         self._paths, self._number = slots(journal), 0
         with writing(journal):
             self._lock = os.open(journal, os.O_RDWR | os.O_CREAT, 0o644)
@@ -64,7 +67,8 @@ class Flight:
 
     def begin(self, program: Program, counts: Mapping[str, int], *, again: bool) -> None:
         """Notes the program that runs next, with the counts before it. Raises `JournalError`."""
-        record = InFlight(self._target, self._shard, self._versions, dict(counts), again, program.without_sources())
+        plain = program.without_sources()
+        record = InFlight(self._target, self._shard, self._versions, dict(counts), again, plain, self._exact)
         payload = msgspec.msgpack.encode(record)
         self._number += 1
         slot = self._number % 2

@@ -63,6 +63,7 @@ def _case(left: InFlight, journal: Path) -> Case:
         versions=left.versions,
         signature=Signature(left.target, SYMPTOM),
         state="open",
+        exact=left.exact,
         calls=_calls(left),
         found=time.strftime("%Y-%m-%d"),
         note=f"Was being judged when its run was killed ({journal.parent.name}); perhaps by it, perhaps not.",
