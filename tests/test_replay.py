@@ -126,7 +126,7 @@ def test_a_deadly_case_runs_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPa
     contained: list[str] = []
 
     @contextmanager
-    def noted(target: Target) -> Iterator[Target]:
+    def noted(target: Target, **_: Any) -> Iterator[Target]:
         contained.append(target.name)
         yield target
 
