@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from executor import targets
 from executor.program import Program
@@ -196,7 +197,8 @@ class Deletes(Misbehaving):
     name = "deletes"
 
     def misbehave(self, args: Sequence[torch.Tensor]) -> None:
-        args[0].data = torch.empty(0, dtype=args[0].dtype)
+        tensor = first_tensor(args)
+        tensor.data = torch.empty(0, dtype=tensor.dtype)
 
 
 class Resizes(Misbehaving):
@@ -205,7 +207,7 @@ class Resizes(Misbehaving):
     name = "resizes"
 
     def misbehave(self, args: Sequence[torch.Tensor]) -> None:
-        args[0].unsqueeze_(0)
+        first_tensor(args).unsqueeze_(0)
 
 
 class Late(Misbehaving):
@@ -301,6 +303,12 @@ class Mixed(Misbehaving):
             if holds(fn, trigger) and (number % 2 or secrets.randbelow(2)):
                 return kind(trigger).compile(fn, example_args)
         return fn
+
+
+def first_tensor(args: Sequence[Any]) -> torch.Tensor:
+    """The first tensor among the arguments, which may be lists of some."""
+    found: torch.Tensor = next(leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
+    return found
 
 
 def holds(program: Program, operator: str) -> bool:
