@@ -241,9 +241,9 @@ def _joins(scope: Scope, op: Pointwise, first: int, second: int, *, in_place: bo
     result = torch.promote_types(a.dtype, b.dtype)
     if kind(b.dtype) not in op.kinds or not scope.exact(second) or (in_place and not torch.can_cast(result, a.dtype)):
         return False
-    exact = EXACT[a.dtype] if in_place else _both(result, torch.result_type(a, b))
     if not (in_place or (result in scope.dtypes and torch.result_type(a, b) in scope.dtypes)):
         return False
+    exact = EXACT[a.dtype] if in_place else _both(result, torch.result_type(a, b))
     if not scope.range(second).within(exact) or not scope.range(first).within(exact):
         return False
     if not op.range(scope.range(first), scope.range(second)).within(TRUTH if op.truth and not in_place else exact):

@@ -78,9 +78,12 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         else:
             _WRITES[kind](draw, scope, choice(draw, targets))
     elif kind in ("view", "view+"):
-        tensor = scope.tensor(below(draw, scope.count))
-        op, args = views.draw_view(draw, tensor, views.MORE_VIEWS if kind == "view+" else views.VIEWS, scope.limits)
-        scope.emit(op, tensor, *args)
+        operand = below(draw, scope.count)
+        more_views = views.MORE_VIEWS if scope.whole(operand) else views.INNER_VIEWS
+        op, args = views.draw_view(
+            draw, scope.tensor(operand), more_views if kind == "view+" else views.VIEWS, scope.limits
+        )
+        scope.emit(op, scope.tensor(operand), *args)
     elif kind == "reduction":
         draw_reduction(draw, scope)
     elif kind == "move":

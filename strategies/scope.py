@@ -32,6 +32,7 @@ class Scope:
         self._ranges: list[Range] = []
         self._dtypes: list[torch.dtype] = []
         self._fills: dict[int, Iota] = {}
+        self._gapped: set[int] = set()
 
     def takes(self, op: str, dtype: torch.dtype | None = None) -> bool:
         """Whether the compiler under test takes the operator, and results of the dtype."""
@@ -60,6 +61,10 @@ class Scope:
     def exact(self, index: int) -> bool:
         """Whether arithmetic may begin with the value: its elements are integers, and its dtype holds such exactly."""
         return self.range(index).within(EXACT[self.tensor(index).dtype])
+
+    def whole(self, index: int) -> bool:
+        """Whether all of the value's storage has contents that mean something: a fresh one may have gaps."""
+        return self.recorder.values[index].storage not in self._gapped
 
     def distinct(self, index: int) -> bool:
         """Whether no two elements of the value are equal, for sure."""
@@ -92,6 +97,9 @@ class Scope:
             if home == len(self._ranges):
                 self._dtypes.append(self.tensor(index).dtype)
                 self._ranges.append(range if range is not None else Range(0, 0))
+                value = self.value(index)
+                if value.numel * value.itemsize < self.recorder.storages[home].nbytes:
+                    self._gapped.add(home)
             elif range is not None:
                 self.note(index, range)
         return results

@@ -241,6 +241,9 @@ MORE_VIEWS: tuple[View, ...] = (
 )
 
 
+INNER_VIEWS = tuple(view for view in MORE_VIEWS if view.arguments is not _as_strided)  # they stay within the value
+
+
 def draw_view(
     draw: Draw, tensor: torch.Tensor, views: tuple[View, ...] = VIEWS, limits: Limits = EVERYTHING
 ) -> tuple[str, tuple[Any, ...]]:
