@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -19,7 +20,7 @@ from fuzz import precision
 from fuzz.oracle import Close, Mismatch, brief, compare, is_dense, kind_of_leaf
 from fuzz.provenance import accused
 from fuzz.runs import Endless, Run, attempt, run
-from fuzz.state import DRAWN
+from fuzz.state import DRAWN, State
 from fuzz.subjects import Subject, Way, of_function, of_program, partly_written
 
 NO_BOUNDS: Mapping[str, int] = MappingProxyType({})
@@ -92,13 +93,12 @@ class Verdict:
         return f"ok, both raise {self.raised}" if self.raised else "ok"
 
 
-@runtime_checkable
-class Elsewhere(Protocol):
+class Elsewhere(ABC):
     """A target that has programs judged in another process."""
 
+    @abstractmethod
     def judge(self, program: Program, calls: Sequence[Inputs], bounds: Mapping[str, int], *, exact: bool) -> Verdict:
         """What `check` gives for this target."""
-        ...
 
 
 def check(
@@ -147,12 +147,13 @@ def examine(
     """
     name = compiler.name
     limit = 0 if not compiler.unsafe else TIME_LIMIT if seconds is None else seconds
-    compiled = attempt(compiler.compile, (subject.fn, tuple(subject.ways[0].build()[1])), limit)
+    state = State()
+    compiled = attempt(compiler.compile, (subject.fn, tuple(subject.ways[0].build()[1])), limit, state)
     call = compiled.value if compiled.error is None else _raiser(compiled.error)
     changed, first = compiled.changed, None
     for k, way in enumerate(subject.ways):
         close = _judge(subject, way) if not exact else None
-        eager, result = run(subject.reference, *way.build()), run(call, *way.build(), limit)
+        eager, result = run(subject.reference, *way.build(), 0, state), run(call, *way.build(), limit, state)
         _check_eager(eager)
         first = first if k else eager.error
         refused = _refusal(compiler, subject, result.error)

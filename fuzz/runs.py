@@ -44,10 +44,12 @@ class Run(NamedTuple):
 LAYOUT = "an input's layout"
 
 
-def run(fn: Callable[..., Any], memory: Memory, arguments: Sequence[Any], seconds: float = 0) -> Run:
-    """Calls `fn` on `arguments`, whose tensors lie in `memory`. Any exception becomes part of the result."""
+def run(
+    fn: Callable[..., Any], memory: Memory, arguments: Sequence[Any], seconds: float = 0, state: State | None = None
+) -> Run:
+    """Calls `fn` on `arguments`, whose tensors lie in `memory`. Any exception becomes part of the result. See `attempt`."""
     before = _layout(memory)
-    out, error, changed = attempt(fn, arguments, seconds)
+    out, error, changed = attempt(fn, arguments, seconds, state)
     if _layout(memory) != before:
         changed = (LAYOUT, *changed)
     try:
@@ -78,9 +80,11 @@ class Attempt(NamedTuple):
     changed: tuple[str, ...] = ()
 
 
-def attempt(fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0) -> Attempt:
-    """Calls code under test. Takes at most `seconds`, if not 0."""
-    state, lost, value, failure = State(), gpu_lost(), None, None
+def attempt(
+    fn: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0, state: State | None = None
+) -> Attempt:
+    """Calls code under test. Takes at most `seconds`, if not 0. `state` is what the process's settings are now, if known."""
+    state, lost, value, failure = state or State(), gpu_lost(), None, None
     with late_errors() as late:
         try:
             with quiet(), time_limit(seconds):

@@ -46,8 +46,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def box(known: None) -> Iterator[Sandbox]:
-    """One sandbox for all targets, since each start imports torch."""
-    with Sandbox("null", seconds=LIMIT, memory=MEMORY) as made:
+    """One sandbox for all targets, since each start imports torch; with the largest of them loaded."""
+    with Sandbox("pipeline", seconds=LIMIT, memory=MEMORY) as made:
         yield made
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from executor.program import Inputs, Program
 from executor.targets import Target
 from executor.targets.base import Adapter
-from fuzz.check import TIME_LIMIT, Verdict
+from fuzz.check import TIME_LIMIT, Elsewhere, Verdict
 from fuzz.isolation.messages import Task
 from fuzz.isolation.sandbox import MEMORY_LIMIT, Sandbox
 
 
-class Isolated(Adapter):
+class Isolated(Elsewhere, Adapter):
     """A target as it is, but that `check` has its programs judged in the sandbox, and those of its stages too."""
 
     def __init__(self, inner: Target, sandbox: Sandbox) -> None:
