@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corpus.flags import SHIPPED as FLAGS
 from fuzz import journal
 from fuzz.accounts import FAILURES, NOTABLE, accounts
-from fuzz.options import FLAGS, NO_FLAGS, Options
+from fuzz.options import NO_FLAGS, Options
 
 
 @dataclass

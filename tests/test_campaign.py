@@ -193,6 +193,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
 
     def interrupted(compiler: Target, seed: int, *, exact: bool):  # type: ignore[no-untyped-def]
         assert exact
+
         def verdict(program):  # type: ignore[no-untyped-def]
             nonlocal failed
             result = check(program, target=compiler)
