@@ -14,8 +14,8 @@ from corpus.store import Store
 from executor import targets
 from executor.program import Program
 from executor.targets import Target
-from fuzz import blame, variants
-from fuzz.accounts import outcome
+from fuzz import variants
+from fuzz.accounts import FAILURES, outcome
 from fuzz.batch import Batch
 from fuzz.check import TIME_LIMIT, Verdict, check
 from fuzz.findings import Kind, kind_of
@@ -25,6 +25,7 @@ from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
 from fuzz.known import Known
+from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
 from strategies.programs import programs
 
@@ -32,6 +33,7 @@ from strategies.programs import programs
 HEAD_START = {"exception": 1, "timeout": 1, "memory-limit": 1, "state": 1, "strides": 1, "identity": 2}
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
 SECONDS_BETWEEN_PULSES = 4.0
+OTHERS_SHARE = 8  # a failure met on the way is shrunk for such a part of the time for one
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
 
 
@@ -163,8 +165,9 @@ class Shard:
     def _batch(self, seed: int) -> None:
         plan, totals = self._plan, self._totals
         judged = judge(self._compiler, seed, exact=plan.exact)
+        watched = self._watched(judged, seed)
         batch = Batch(
-            self._watched(judged, seed),
+            watched,
             plan.deadline,
             plan.shrink_seconds,
             muted(self._shrunk, seed),
@@ -177,23 +180,49 @@ class Shard:
             repeats = REPEATS
         finally:
             totals.batches += 1
-            totals.programs += batch.programs
-            totals.failures += batch.failures
-            totals.seconds = time.monotonic() - self._start
+            self._count()
             for verdict in self._found(batch):
                 self._keeper.keep(verdict, judged, repeats)
             self._pulse.write()
+        others = batch.pursuit.others if batch.pursuit is not None else {}
+        for other in others.values():
+            self._other(other, watched, judged)
+
+    def _count(self) -> None:
+        totals = self._totals
+        totals.programs = totals.counts.total()
+        totals.failures = sum(totals.counts[name] for name in FAILURES)
+        totals.seconds = time.monotonic() - self._start
 
     def _found(self, batch: Batch) -> list[Verdict]:
-        """The failures to save: the one that was shrunk, others that were met, and workers that died in between."""
+        """The failures to save: the one that was shrunk, and workers that died in between."""
         late = self._compiler.sandbox.late if isinstance(self._compiler, Isolated) else []
         found = list(late)
         late.clear()
         if batch.pursuit is not None:
             signed = batch.pursuit.signed()
             self._shrunk.update({batch.pursuit.kind, kind_of(signed)})
-            found += [signed, *(blame.blamed(other, self._compiler) for other in batch.pursuit.others.values())]
+            found.append(signed)
         return [verdict for verdict in found if self._plan.flags.covers(verdict, verdict.signature) is None]
+
+    def _other(self, verdict: Verdict, watched: Judge, judged: Judge) -> None:
+        """Shrinks and saves a failure that was met while another one shrank, unless its like was shrunk often enough.
+
+        It is saved as it is once the time is up, or on Ctrl-C.
+        """
+        plan, kind = self._plan, kind_of(verdict)
+        if self._shrunk[kind] >= SHRINKS_PER_KIND:
+            return
+        left = min(plan.shrink_seconds / OTHERS_SHARE, plan.deadline - time.monotonic())
+        pursuit, why = shrink(verdict, self._compiler, watched, seconds=max(left, 0.0))
+        signed = pursuit.signed()
+        self._shrunk.update({kind, kind_of(signed)})
+        if plan.flags.covers(signed, signed.signature) is None:
+            self._keeper.keep(signed, judged, REPEATS if why != "interrupted" else 0)
+        self._count()
+        self._pulse.write()
+        if why == "interrupted":
+            raise KeyboardInterrupt
 
     def _watched(self, judged: Callable[[Program], Verdict], seed: int) -> Callable[[Program], Verdict]:
         """Judges likewise, but accounts for every program, before and after; a failure that a flag covers is none."""
