@@ -30,7 +30,7 @@ class FlagError(AliasfuzzError):
 class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a failure looks. What is given must all hold; a pattern that gives nothing matches nothing.
 
-    `symptom` is one of the failure's symptoms, `detail` refines it (an exception's type). `text` is a regular expression
+    `symptom` is one of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is a regular expression
     that is found in what differs, in words. `ops` are patterns such as "aten.slice*", each of which some call's overload
     fits. `stage` and `relation` are those of the signature. `later` says whether it shows in a later call only.
     """
@@ -160,7 +160,7 @@ def fits(match: Match, facts: Mapping[str, Any]) -> bool:
         return False
     return all((
         not match.symptom or match.symptom in facts["symptoms"],
-        not match.detail or match.detail in facts["details"],
+        not match.detail or any(detail.startswith(match.detail) for detail in facts["details"]),
         not match.text or any(re.search(match.text, text) for text in facts["texts"]),
         all(any(fnmatchcase(op, pattern) for op in facts["ops"]) for pattern in match.ops),
         not match.stage or match.stage == facts["stage"],

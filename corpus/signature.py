@@ -11,7 +11,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """The identity of a bug.
 
     `symptom` is the first thing that differs from eager ("value", "memory", "exception", ...), `detail` refines it (the
-    exception's type). `stage` is the compiler's stage that goes wrong first ("forward", "aot"), if that is known.
+    exception's type and what it is about). `stage` is the compiler's stage that goes wrong first ("forward", "aot"), if that is known.
     `accesses` are those whose order or overlap broke, the earlier first, by the class of what makes them ("in-place",
     "reduction", "output"), and `relation` is how they lie ("overlapping"). Operators have no place here: they depend on the
     seed that found the bug.
@@ -33,7 +33,10 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether both may be of one bug: they agree wherever both say something, stage and accesses included."""
         pair, others = (self.accesses, self.relation), (other.accesses, other.relation)
         return (
-            (self.target, self.symptom, self.detail) == (other.target, other.symptom, other.detail)
+            (self.target, self.symptom) == (other.target, other.symptom)
+            and (
+                self.detail == other.detail or self.detail in _type(other.detail) or other.detail in _type(self.detail)
+            )
             and (not self.stage or not other.stage or self.stage == other.stage)
             and (not self.accesses or not other.accesses or pair == others)
         )
@@ -43,3 +46,9 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         where = f" in {self.stage}" if self.stage else ""
         pair = f", {' then '.join(self.accesses)} over {self.relation}" if self.accesses else ""
         return f"{self.digest} {self.target}: {what}{where}{pair}"
+
+
+def _type(detail: str) -> tuple[str, ...]:
+    """The exception's type alone, which older signatures have; nothing if there is no more in `detail`."""
+    name, more, _ = detail.partition(":")
+    return (name,) if more else ()

@@ -6,6 +6,7 @@ size one and of empty tensors, and where in its own fresh storage a single outpu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
             "the run",
             brief(eager.error) if eager.error else "no exception",
             brief(compiled.error),
-            type(compiled.error).__name__,
+            theme(compiled.error),
         )
     elif eager.error is not None and compiled.error is None:
         yield Mismatch("no-exception", "the run", brief(eager.error), "no exception", type(eager.error).__name__)
@@ -92,6 +93,18 @@ def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:
             return True
         compiled = compiled.__cause__ or getattr(compiled, "inner_exception", None)
     return False
+
+
+def theme(error: BaseException) -> str:
+    """What an exception is about: its type and the first words of its message, without what depends on the program."""
+    text = _VARIABLE.sub(" ", " ".join(str(error).split())[:_LOOKED_AT])
+    words = [word for word in text.split() if word.strip(",:;!?").isalpha()][:_WORDS]
+    return f"{type(error).__name__}: {' '.join(words)}".rstrip(" :,")
+
+
+_LOOKED_AT, _WORDS = 300, 7
+# What is quoted or in brackets.
+_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\([^)]*\)|\[[^]]*\]|\{[^}]*\}|<[^>]*>")
 
 
 def brief(error: BaseException | None) -> str:
