@@ -54,6 +54,7 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--target", "names", multiple=True, metavar="T", help="Compiler under test; may repeat. Default: ours.")
+@click.option("--against", metavar="T", help="Report only what this other target, or TARGET@PYTHON, does not share.")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option(
     "--workers", default="auto", show_default=True, metavar="N", help="Worker processes, or auto: one a core."
@@ -67,6 +68,7 @@ def cli() -> None:
 def run(  # noqa: PLR0913 - one parameter an option
     *,
     names: tuple[str, ...],
+    against: str | None,
     budget: str,
     workers: str,
     seed: str | None,
@@ -82,6 +84,8 @@ def run(  # noqa: PLR0913 - one parameter an option
       aliasfuzz run
       aliasfuzz run --target thunder --target aot_eager --budget 5m
       aliasfuzz run --target thunder --workers 1 --json summary.json
+      aliasfuzz run --target inductor --against aot_eager           what Inductor alone gets wrong
+      aliasfuzz run --target thunder --against thunder@old/bin/python    what the version here gets wrong, and that one not
     """
     if re.fullmatch(r"auto|0*[1-9][0-9]*", workers) is None:
         raise click.BadParameter(f"a positive number, or auto, not {workers!r}", param_hint="--workers")
@@ -103,6 +107,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     command += ["-n", workers] if workers != "1" else []
     command += ["--fuzz-seed", seed] if seed else []
     command += ["--fuzz-flags", flags] if flags else []
+    command += ["--fuzz-against", against] if against else []
     command += ["--fuzz-float"] if inexact else []
     command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []

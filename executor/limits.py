@@ -45,6 +45,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """Whether inputs and results may have the dtype of this name."""
         return name not in self.banned_dtypes and (self.dtypes is None or name in self.dtypes)
 
+    def meet(self, other: Limits) -> Limits:
+        """What both take."""
+        switches = {name: getattr(self, name) and getattr(other, name) for name in _SWITCHES}
+        known = [limits.dtypes for limits in (self, other) if limits.dtypes is not None]
+        return Limits(
+            **switches,
+            dtypes=frozenset.intersection(*known) if known else None,
+            banned_dtypes=self.banned_dtypes | other.banned_dtypes,
+            banned_ops=self.banned_ops | other.banned_ops,
+        )
+
     def refuse(self, program: Program) -> str | None:
         """Why the compiler does not take `program`, in words; None if it does."""
         return next(self._reasons(program), None)
@@ -82,6 +93,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if not self.numbers:
             numbers = [param.name for param in program.params if isinstance(param.value, int | float)]
             yield from (f"parameter {name} is a number" for name in numbers)
+
+
+_SWITCHES = [
+    name for name, default in zip(Limits.__struct_fields__, Limits.__struct_defaults__, strict=True) if default is True
+]
 
 
 def _input_names(program: Program) -> Iterator[str]:

@@ -7,7 +7,9 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from corpus.signature import Signature
 from corpus.store import Store
@@ -16,6 +18,7 @@ from executor.program import Program
 from executor.targets import Target
 from fuzz import variants
 from fuzz.accounts import FAILURES, outcome
+from fuzz.against import against, opened
 from fuzz.batch import Batch
 from fuzz.check import TIME_LIMIT, Verdict, check
 from fuzz.findings import Kind, kind_of
@@ -42,7 +45,7 @@ class Plan:
     """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline.
 
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
-    Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
+    `against` is another compiler: failures that it shares are passed over (see `fuzz.against`). Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -57,6 +60,7 @@ class Plan:
     shards: int = 1
     flags: Known = field(default_factory=Known)
     exact: bool = True
+    against: str = ""
 
 
 @dataclass
@@ -133,21 +137,34 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     target = targets.get(plan.target)
     stacks = journal.path.with_suffix(".stacks")
     with (
+        ExitStack() as stack,
         contained(target, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks) as whole,
         Flight(journal.path, plan.target, plan.shard, targets.versions(target), exact=plan.exact) as flight,
     ):
         for flag, why in plan.flags.stale(whole, (plan.shard, plan.shards)):
             journal.write("stale", target=plan.target, flag=flag.name, why=why)
         compiler = plan.flags.narrowed(whole)
-        totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight).run()
+        other = stack.enter_context(_other(plan, stacks)) if plan.against else None
+        totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight, other).run()
         journal.write("done", target=plan.target, shard=plan.shard)
     return totals
 
 
-class Shard:
-    """A shard at work: `compiler` is what it tests, `keeper` saves what it finds, `flight` knows what it judges."""
+def _other(plan: Plan, stacks: Path) -> AbstractContextManager[Target]:
+    return opened(plan.against, seconds=plan.time_limit, memory=plan.memory_limit, stacks=stacks)
 
-    def __init__(self, plan: Plan, compiler: Target, keeper: Keeper, flight: Flight) -> None:
+
+class Shard:
+    """A shard at work: `compiler` is what it tests, `keeper` saves what it finds, `flight` knows what it judges.
+
+    `other` is the compiler that it is measured against, if any.
+    """
+
+    def __init__(
+        self, plan: Plan, compiler: Target, keeper: Keeper, flight: Flight, other: Target | None = None
+    ) -> None:
+        self._other_compiler = other
+        self._limits = compiler.limits.meet(other.limits) if other is not None else compiler.limits
         self._plan, self._compiler, self._keeper, self._flight = plan, compiler, keeper, flight
         self._totals = Totals(findings=keeper.findings)
         self._shrunk = Counter[Kind]()
@@ -165,6 +182,8 @@ class Shard:
     def _batch(self, seed: int) -> None:
         plan, totals = self._plan, self._totals
         judged = judge(self._compiler, seed, exact=plan.exact)
+        if self._other_compiler is not None:
+            judged = against(judged, judge(self._other_compiler, seed, exact=plan.exact))
         watched = self._watched(judged, seed)
         batch = Batch(
             watched,
@@ -176,7 +195,7 @@ class Shard:
         )
         repeats = 0  # after an interrupt there is no time for them
         try:
-            batch.run(programs(self._compiler.limits, exact=plan.exact), seed)
+            batch.run(programs(self._limits, exact=plan.exact), seed)
             repeats = REPEATS
         finally:
             totals.batches += 1

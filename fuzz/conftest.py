@@ -34,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-json", default="", metavar="FILE", help="write the summary there")
     group.addoption("--fuzz-flags", metavar="FILE", help="known bugs to pass over (those shipped), or none")
     group.addoption("--fuzz-float", action="store_true", help="inexact operators too, judged against float64")
+    group.addoption(
+        "--fuzz-against", default="", metavar="T", help="pass over what this target, or TARGET@PYTHON, shares"
+    )
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
 
@@ -58,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
             shrink=get("--fuzz-shrink-budget"),
             flags=get("--fuzz-flags"),
             exact=not get("--fuzz-float"),
+            against=get("--fuzz-against"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),

@@ -15,6 +15,7 @@ from corpus.flags import read
 from corpus.store import findings_folder
 from executor import targets
 from executor.errors import AliasfuzzError
+from fuzz.against import parse
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 PROFILES = {"pr": 60.0, "dev": 60.0, "nightly": 1800.0}
@@ -45,6 +46,7 @@ class Options:
     shrink: float = SHRINK_SECONDS
     flags: str = str(FLAGS)
     exact: bool = True
+    against: str = ""
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -135,6 +137,7 @@ def options(  # noqa: PLR0913 - one parameter an option
     shrink: str | None = None,
     flags: str | None = None,
     exact: bool = True,
+    against: str = "",
 ) -> Options:
     """The campaign that the command line asks for. Raises `UsageError`, `TargetError` or `FlagError` for what it cannot."""
     if profile not in PROFILES:
@@ -144,6 +147,8 @@ def options(  # noqa: PLR0913 - one parameter an option
         targets.get(name)
     if run and any(Path(run).glob("*.jsonl")):
         raise UsageError(f"{run} holds an earlier run's journals; name a new folder")
+    if against:
+        parse(against)
     known = str(flags or FLAGS)
     if known == NO_FLAGS:
         known = ""
@@ -171,4 +176,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         seconds(shrink) if shrink else SHRINK_SECONDS,
         known,
         exact,
+        against,
     )

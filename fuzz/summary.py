@@ -170,6 +170,7 @@ def rerun(options: Options, target: str, number: int) -> str:
         f"pytest {_tests()} --fuzz-target {target} --fuzz-seed {options.seed:#x} "
         f"--fuzz-shard {number}/{options.shard_count} --fuzz-budget {options.budget:g}s"
         f"{'' if options.exact else ' --fuzz-float'}{_flags(options)}"
+        f"{f' --fuzz-against {options.against}' if options.against else ''}"
     )
 
 

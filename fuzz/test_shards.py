@@ -29,6 +29,7 @@ def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None
         fuzz_options.batches,
         shards=fuzz_options.shard_count,
         exact=fuzz_options.exact,
+        against=fuzz_options.against,
         flags=Known.of(read(Path(fuzz_options.flags)), fuzz_target) if fuzz_options.flags else Known(),
     )
     store = Store(fuzz_options.corpus or findings_folder())

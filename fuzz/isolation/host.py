@@ -39,26 +39,31 @@ class Worker(NamedTuple):
 class Host:
     """A supervisor and its worker, for the target of this name. Stacks of workers that die go to the file `stacks`.
 
+    `python` is the interpreter, this one if it is empty.
     `warm` says whether the supervisor has loaded the target, so that a new worker costs little.
     """
 
-    def __init__(self, name: str, stacks: Path) -> None:
-        self._name, self._stacks = name, stacks
+    def __init__(self, name: str, stacks: Path, python: str = "") -> None:
+        self._name, self._stacks, self._python = name, stacks, python
         self.warm = True
         # A target that cannot even be loaded kills the supervisor; then each worker has to load it.
         if not (self._start(WARM) or self._start(COLD)):
-            raise IsolationError(f"no process for the target {name!r} could be started; what it printed is above")
+            where = f" with {python}, which needs aliasfuzz and the target" if python else ""
+            raise IsolationError(
+                f"no process for the target {name!r} could be started{where}; what it printed is above"
+            )
 
     def _start(self, mode: bytes) -> bool:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(_START)
         path = os.pathsep.join(folder or os.curdir for folder in sys.path)
-        command = [sys.executable, "-m", "fuzz.isolation.supervisor", str(theirs.fileno()), self._name,
+        here = {} if self._python else {"PYTHONPATH": path}  # another interpreter has its own packages
+        command = [self._python or sys.executable, "-m", "fuzz.isolation.supervisor", str(theirs.fileno()), self._name,
                    str(self._stacks), mode.decode()]  # fmt: skip
         with theirs:
             self._process = subprocess.Popen(
                 command,
-                env={**_ENVIRONMENT, **os.environ, "PYTHONPATH": path},
+                env={**_ENVIRONMENT, **os.environ, **here},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

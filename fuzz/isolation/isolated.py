@@ -44,10 +44,11 @@ def contained(
     seconds: float = TIME_LIMIT,
     memory: int = MEMORY_LIMIT,
     stacks: Path | None = None,
+    python: str = "",
 ) -> Iterator[Target]:
     """The target isolated, for the block, if it is unsafe; a safe one as it is, unless `always`. See `Sandbox`."""
     if not (target.unsafe or always):
         yield target
         return
-    with Sandbox(target.name, seconds=seconds, memory=memory, stacks=stacks) as sandbox:
+    with Sandbox(target.name, seconds=seconds, memory=memory, stacks=stacks, python=python) as sandbox:
         yield Isolated(target, sandbox)

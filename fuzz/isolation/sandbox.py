@@ -38,18 +38,24 @@ class Sandbox:
 
     `seconds` is the time limit of a program. Once `TRUSTED` programs were judged, one that follows from their times holds,
     if it is shorter; it is believed if a program has passed the full one before. `memory` is what a worker may take on top
-    of what it begins with. Stacks of workers that die go to the file `stacks`.
+    of what it begins with. Stacks of workers that die go to the file `stacks`. `python` is another interpreter, if any.
     `late` are verdicts on programs after which a worker died while it had nothing to do; the caller takes them out.
     """
 
     def __init__(
-        self, name: str, *, seconds: float = TIME_LIMIT, memory: int = MEMORY_LIMIT, stacks: Path | None = None
+        self,
+        name: str,
+        *,
+        seconds: float = TIME_LIMIT,
+        memory: int = MEMORY_LIMIT,
+        stacks: Path | None = None,
+        python: str = "",
     ) -> None:
         self.name, self.seconds, self.memory = name, seconds, memory
         self.late: list[Verdict] = []
         self._folder = TemporaryDirectory(prefix="aliasfuzz-")
         self._stacks = stacks or Path(self._folder.name, "stacks")
-        self._host = Host(name, self._stacks)
+        self._host = Host(name, self._stacks, python)
         self._worker: Worker | None = None
         self._base = self._served = self._good = 0
         self._last: Task | None = None
