@@ -18,7 +18,8 @@ def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
         return ()
     again = backwards(program.entry)
     other = realias(program.entry)
-    return (again, other) if other is not None and compiler.limits.overlapping_inputs else (again,)
+    taken = compiler.limits.aliased_inputs and compiler.limits.overlapping_inputs
+    return (again, other) if other is not None and taken else (again,)
 
 
 def backwards(inputs: Inputs) -> Inputs:
