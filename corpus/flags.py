@@ -30,7 +30,7 @@ class FlagError(AliasfuzzError):
 class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a failure looks. What is given must all hold; a pattern that gives nothing matches nothing.
 
-    `symptom` is one of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is a regular expression
+    `symptom` is the worst of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is a regular expression
     that is found in what differs, in words. `ops` are patterns such as "aten.slice*", each of which some call's overload
     fits. `stage` and `relation` are those of the signature. `later` says whether it shows in a later call only.
     """
@@ -154,12 +154,12 @@ def _installed(package: str) -> str | None:
 def fits(match: Match, facts: Mapping[str, Any]) -> bool:
     """Whether a failure with these facts looks so. Facts that are not known yet, `None`, fit no pattern that asks for them.
 
-    `facts` holds symptoms, details, texts, ops (lists of strings), stage, relation (strings) and later (a truth value).
+    `facts` holds symptoms (worst first), details, texts, ops (lists of strings), stage, relation (strings) and later (a truth value).
     """
     if match == Match():
         return False
     return all((
-        not match.symptom or match.symptom in facts["symptoms"],
+        not match.symptom or facts["symptoms"][:1] == (match.symptom,),
         not match.detail or any(detail.startswith(match.detail) for detail in facts["details"]),
         not match.text or any(re.search(match.text, text) for text in facts["texts"]),
         all(any(fnmatchcase(op, pattern) for op in facts["ops"]) for pattern in match.ops),

@@ -97,7 +97,8 @@ FACTS = {
     ("match", "expected"),
     [
         (Match(), False),
-        (Match(symptom="memory"), True),
+        (Match(symptom="value"), True),
+        (Match(symptom="memory"), False),
         (Match(symptom="alias"), False),
         (Match(text="got \\d"), True),
         (Match(ops=("aten.add*",)), True),
