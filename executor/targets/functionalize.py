@@ -2,7 +2,7 @@
 
 Its documentation (the docstring of `torch.func.functionalize`) promises a function with "the same inputs" and "the same
 behavior", mutated inputs included: they are copied back when the function has finished. Three things it does not
-promise, and they are the limits here:
+promise, and they are the limits here, besides that a function has to return tensors, which one that eager refuses does not:
 
 - `as_strided` with overlapping results: "failure mode" (4) of that docstring.
 - An input that is written and returned comes back as another tensor: the last example of that docstring returns the
@@ -40,7 +40,11 @@ class Functionalize(Target):
     needs_source = False
     unsafe = True
     limits = Limits(
-        overlapping_inputs=False, written_inputs_returned=False, overlapping_as_strided=False, banned_ops=_BANNED
+        overlapping_inputs=False,
+        written_inputs_returned=False,
+        overlapping_as_strided=False,
+        raising=False,
+        banned_ops=_BANNED,
     )
 
     def __init__(self, name: str = "functionalize") -> None:
