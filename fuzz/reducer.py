@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from executor.program import Program
+from fuzz.definedness import is_defined
 from fuzz.rewriting import without
 from fuzz.simpler_calls import bypassed, fewer_outputs, plainer_arguments, plainer_calls
 from fuzz.simpler_inputs import (
@@ -35,7 +36,14 @@ def reduce(program: Program, fails: Fails) -> Program:
     """A program that still `fails`, and that none of the steps here can make smaller.
 
     `program` must fail itself. Steps are tried until none succeeds; each only ever makes the program smaller or plainer.
+    If its outcome does not depend on the order in which elements are visited, that of what is tried does not either.
     """
+    if is_defined(program):
+        return _reduced(program, lambda candidate: is_defined(candidate) and fails(candidate))
+    return _reduced(program, fails)
+
+
+def _reduced(program: Program, fails: Fails) -> Program:
     rank: Rank = (len(FORMS), 0)
     while True:
         before = program
