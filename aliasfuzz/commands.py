@@ -1,4 +1,4 @@
-"""The commands of `aliasfuzz`: run, replay, reduce, show, script, targets."""
+"""The commands of `aliasfuzz`: run, replay, reduce, show, script, targets, doctor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from rich.syntax import Syntax
 from rich.table import Column, Table
 
 import fuzz
-from aliasfuzz import reducing
+from aliasfuzz import __version__, doctor, reducing, showing
+from aliasfuzz.pictures import Terminal
 from corpus.case import Case, CorpusError
 from corpus.store import SHIPPED, Store, find, findings_folder, read
 from executor import printing, targets
@@ -37,7 +39,7 @@ console = Console(highlight=False, soft_wrap=True, width=240 if _PIPE else None)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="aliasfuzz")
+@click.version_option(__version__)
 def cli() -> None:
     """Finds bugs of tensor compilers on programs whose tensors share memory.
 
@@ -133,7 +135,8 @@ def _exit_code(pytest_code: int) -> int:
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--target", metavar="T", help="Another compiler than the one each case was found on.")
 @click.option("--update", is_flag=True, help="Write the states that are seen now to the case files.")
-def replay(cases: tuple[str, ...], target: str | None, *, update: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def replay(cases: tuple[str, ...], target: str | None, *, update: bool, as_json: bool) -> None:
     """Run saved cases again: all shipped and found ones, or those named.
 
     CASE is a file, or a name or digest, or the beginning of one. A case is open (it fails as recorded), fixed, changed
@@ -153,28 +156,39 @@ def replay(cases: tuple[str, ...], target: str | None, *, update: bool) -> None:
         targets.get(target)
         if update:
             raise click.UsageError("--update is about what a case does on its own target: leave out --target")
-    table = Table(Column("case", overflow="fold"), "target", "recorded", "now", "what", box=None, pad_edge=False)
+    rows: list[tuple[str, ...]] = []
     worst = 0
     for path, case in _chosen(cases):
         if isinstance(case, CorpusError):
-            table.add_row(path.name, "", "", "unreadable", escape(str(case)))
+            rows.append((path.name, "", "", "unreadable", str(case)))
             worst = max(worst, 2)
             continue
         outcome = replay_case(case, target)
-        what = escape(outcome.text.splitlines()[0])
+        what = outcome.text.splitlines()[0]
         if update:
             now = observed(case, outcome)
             if now == case:
                 continue
             if (refusal := _updated(path, now)) is not None:
-                table.add_row(path.name, case.target, case.state, "not saved", escape(refusal))
+                rows.append((path.name, case.target, case.state, "not saved", refusal))
                 worst = 2
                 continue
         elif outcome.state in ("open", "changed") and case.state not in (outcome.state, "flaky"):
             worst = max(worst, 1)
-        table.add_row(path.name, target or case.target, case.state, outcome.state, what)
-    console.print(table if table.rows else "no case changed")
+        rows.append((path.name, target or case.target, case.state, outcome.state, what))
+    _print_rows(("case", "target", "recorded", "now", "what"), rows, as_json=as_json, nothing="no case changed")
     sys.exit(worst)
+
+
+def _print_rows(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]], *, as_json: bool, nothing: str = "") -> None:
+    """Prints rows as a table, or as a list of JSON objects."""
+    if as_json:
+        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    table = Table(*(Column(name, overflow="fold") for name in names), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else ("yes" if cell else "no") for cell in row))
+    console.print(table if rows else nothing)
 
 
 def _updated(path: Path, case: Case) -> str | None:
@@ -234,33 +248,38 @@ def reduce(subject: str, target: str | None, args: str | None, shrink_budget: st
 
 @cli.command()
 @click.argument("case")
+@click.option("--svg", "svg_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write the memory map there too, for light and dark.")  # fmt: skip
 @click.option("--kernels", is_flag=True, help="Show what nvFuser makes of the program, on a GPU.")
-def show(case: str, *, kernels: bool) -> None:
-    """Print a case: its program, its inputs, and what went wrong.
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def show(case: str, *, svg_file: Path | None, kernels: bool, as_json: bool) -> None:
+    """Print a case: its program, its inputs, what went wrong, and a map of its memory.
+
+    The map is of a new run, in eager and on the case's compiler: each storage as a row of cells, each tensor as a band
+    over the cells that it touches, statement by statement, and the first wrong cell.
 
     \b
-    Example:
+    Examples:
       aliasfuzz show thunder-value-3f2a
+      aliasfuzz show thunder-value-3f2a --svg bug.svg
     """
     path = find(case)
     found = read(path)
+    picture = showing.picture(found)
+    if svg_file is not None:
+        showing.write_svg(picture, svg_file, path.stem)
+    if as_json:
+        click.echo(json.dumps(showing.as_data(found, picture, path.name), indent=2))
+        return
     console.print(f"[bold]{escape(path.name)}[/]")
-    for name, value in _facts(found):
-        console.print(f"  {name}: {escape(value)}")
+    for name, value in showing.facts(found).items():
+        console.print(f"  {name}: {escape(str(value))}")
     console.print(Syntax(printing.listing(found.program), "python", background_color="default"))
+    console.print(Terminal(picture))
     if kernels:
         from aliasfuzz import kernels as generated
 
         console.print(generated.kernels(found.program), markup=False, highlight=False)
-
-
-def _facts(case: Case) -> list[tuple[str, str]]:
-    facts: list[tuple[str, Any]] = [
-        ("target", case.target), ("state", case.state), ("found", case.found), ("note", case.note),
-        ("versions", ", ".join(f"{name} {number}" for name, number in sorted(case.versions.items()))),
-        ("signature", case.signature), ("further calls", len(case.calls) or ""),
-    ]  # fmt: skip
-    return [(name, str(value)) for name, value in facts if value]
 
 
 @cli.command()
@@ -294,13 +313,26 @@ def targets_(*, as_json: bool) -> None:
       aliasfuzz targets
     """
     rows = [(name, *_availability(name)) for name in targets.names()]
-    if as_json:
-        click.echo(json.dumps([dict(zip(("name", "available", "about"), row, strict=True)) for row in rows], indent=2))
-        return
-    table = Table("target", "available", "about", box=None, pad_edge=False)
-    for name, available, about in rows:
-        table.add_row(name, "yes" if available else "no", escape(about))
-    console.print(table)
+    _print_rows(
+        ("target", "available", "about") if not as_json else ("name", "available", "about"), rows, as_json=as_json
+    )
+
+
+@cli.command(name="doctor")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def doctor_(*, as_json: bool) -> None:
+    """Say what is found on this machine, and what to install for what is not.
+
+    Exits with 0 if the default target can run, else with 3.
+
+    \b
+    Example:
+      aliasfuzz doctor
+    """
+    found = doctor.checks()
+    rows = [(check.name, check.found, check.what, check.remedy) for check in found]
+    _print_rows(("name", "found", "what", "remedy"), rows, as_json=as_json)
+    sys.exit(0 if next(check.found for check in found if check.name == doctor.DEFAULT_TARGET) else 3)
 
 
 def _availability(name: str) -> tuple[bool, str]:

@@ -1,0 +1,83 @@
+"""A program's statements as they are printed, with the calls that each makes and the names that its tensors have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from executor import printing
+from executor.program import Program
+from executor.schema import accesses
+from fuzz.subjects import of_function
+
+
+class Statement(NamedTuple):
+    """A line of the program, and the indices of the calls that it makes."""
+
+    text: str
+    calls: tuple[int, ...]
+
+
+class Script(NamedTuple):
+    """A program on given arguments, its statements, the last line, and the names of its values.
+
+    Views that only lead to another view in the same line have no name.
+    """
+
+    program: Program
+    statements: tuple[Statement, ...]
+    returned: str
+    names: dict[int, str]
+
+    def statement_of(self, call: int) -> Statement:
+        """The statement that makes the call."""
+        return next(statement for statement in self.statements if call in statement.calls)
+
+
+def script(program: Program, arguments: Sequence[Any]) -> Script:
+    """The program as it goes on these arguments, which may lie in memory in another way than those it was made for."""
+    function = printing.load(program)
+    traced = of_function(function, arguments).program
+    assert traced is not None, "a printed program makes the calls of a program"
+    text = printing.function(program)
+    body = {node.lineno: node for node in ast.parse(text).body[0].body}  # type: ignore[attr-defined]
+    lines: dict[int, list[int]] = {}
+    for k, call in enumerate(traced.calls):
+        assert call.source is not None, "it was traced"
+        lines.setdefault(call.source.line, []).append(k)
+    source = text.splitlines()
+    names = printing.input_names(traced)
+    before = [node for line, node in body.items() if line < min(lines, default=max(body))]
+    for value, node in zip(reversed(traced.constants), reversed(before), strict=False):
+        names[value] = next(_assigned(node))
+    for line, calls in lines.items():
+        new = [value for value in traced.calls[calls[-1]].results if value not in names]
+        names.update(zip(new, _assigned(body[line]), strict=False))
+    statements = tuple(Statement(source[line - 1].strip(), tuple(calls)) for line, calls in lines.items())
+    return Script(traced, statements, source[-1].strip(), names)
+
+
+def _assigned(node: ast.stmt) -> Iterator[str]:
+    """The names that a line gives to tensors."""
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        for part in ast.walk(target):
+            if isinstance(part, ast.Name) and not part.id.startswith("_"):
+                yield part.id
+
+
+def uses(program: Program, statement: Statement) -> dict[int, tuple[bool, bool]]:
+    """The values that a statement concerns, and of each whether it is read and whether it is written.
+
+    One that is neither is a new view.
+    """
+    found: dict[int, tuple[bool, bool]] = {}
+    for k in statement.calls:
+        call = program.calls[k]
+        reads, writes = accesses(program, call)
+        homes = {program.values[i].storage for i in call.operands}
+        made = {i for i in call.results if program.values[i].storage not in homes}
+        for i in dict.fromkeys((*reads, *writes, *call.results)):
+            read, written = found.get(i, (False, False))
+            found[i] = (read or i in reads, written or i in writes or i in made)
+    return found
