@@ -39,7 +39,7 @@ console = Console(highlight=False, soft_wrap=True, width=240 if _PIPE else None)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
+@click.version_option(__version__, prog_name="aliasfuzz")
 def cli() -> None:
     """Finds bugs of tensor compilers on programs whose tensors share memory.
 

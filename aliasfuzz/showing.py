@@ -37,13 +37,16 @@ def _now(case: Case) -> tuple[Verdict | None, str]:
     deadly = case.signature is not None and case.signature.symptom.startswith(_DEADLY)
     with contained(target, always=deadly) as safe:
         verdict = check(case.program, target=safe, exact=case.exact, calls=case.calls, bounds=case.bounds)
+    return verdict, remark(case, verdict)
+
+
+def remark(case: Case, verdict: Verdict) -> str:
+    """A verdict in the words that stand beneath a picture."""
     if verdict.ok:
         still = "" if case.signature is None else f" It does not fail as recorded. {_ALONE}"
-        return verdict, f"{verdict}.{still}"
+        return f"{verdict}.{still}"
     later = f" in call {verdict.call + 1} of the compiled function" if verdict.call else ""
-    return verdict, "\n".join(
-        [f"{verdict.target} differs from eager{later}:", *(f"  {mismatch}" for mismatch in verdict.mismatches)]
-    )
+    return "\n".join([f"{verdict.target} differs from eager{later}:", *(f"  {wrong}" for wrong in verdict.mismatches)])
 
 
 def write_svg(found: Picture, file: Path, title: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
+import aliasfuzz
 from aliasfuzz import __main__ as main_module
 from aliasfuzz import commands
 from corpus.case import Case, CorpusError
@@ -107,6 +108,19 @@ def test_replay_of_named_files_goes_on_after_an_unreadable_one(folder: Path) -> 
     assert re.search(r"two-windows.* open +open ", result.output)
 
 
+def test_replay_for_machines(folder: Path) -> None:
+    path = saved(folder)
+    (row,) = json.loads(run("replay", "--json").output)
+    assert (row["case"], row["target"], row["recorded"], row["now"]) == (path.name, "severed", "open", "open")
+    assert row["what"] == "severed differs from eager:"
+    assert json.loads(run("replay", "--update", "--json").output)[0]["now"] == "open"
+    assert json.loads(run("replay", "--update", "--json").output) == []
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version").output == f"aliasfuzz, version {aliasfuzz.__version__}\n"
+
+
 def test_update_writes_what_is_seen_and_shows_what_changed(folder: Path) -> None:
     fixed, still = saved(folder, target="null"), saved(folder)
     before = still.read_bytes()
@@ -183,7 +197,7 @@ def test_targets_for_people_and_machines() -> None:
     assert all(row["about"] for row in rows)
 
 
-@pytest.mark.parametrize("command", ["run", "replay", "reduce", "show", "script", "targets"])
+@pytest.mark.parametrize("command", ["run", "replay", "reduce", "show", "script", "targets", "doctor"])
 def test_help_has_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

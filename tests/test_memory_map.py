@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,13 +16,13 @@ import torch
 from click.testing import CliRunner
 from rich.console import Console
 
-from aliasfuzz import commands
+from aliasfuzz import commands, showing
 from aliasfuzz.pictures import Picture, Terminal, draw, svg
 from aliasfuzz.pictures.columns import READABLE, columns
 from aliasfuzz.pictures.model import Band, Row, Step
 from corpus.case import Case
 from corpus.signature import Signature
-from corpus.store import Store
+from corpus.store import SHIPPED, Store
 from executor import targets
 from executor.memory import describe
 from executor.program import Inputs
@@ -30,6 +31,8 @@ from executor.tracing import trace
 from fuzz.check import check
 from fuzz.subjects import of_function
 from tests.planted import Crashing, Severed
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Shifted(Target):
@@ -352,11 +355,9 @@ def test_no_line_is_wider_than_the_terminal_and_no_cell_is_left_out(width: int) 
 
 
 def test_accesses_differ_without_colours() -> None:
-    text = printed(drawn(lambda a, b: a.copy_(b), torch.zeros(1), torch.ones(1)), no_color=True, force_terminal=True)
-    assert "[0]" in text
-    assert "(0)" in text
-    assert "\x1b[3" not in text
-    assert "\x1b[4" not in text.replace("\x1b[4m", "")
+    text = printed(drawn(lambda a, b: a.copy_(b), torch.zeros(1), torch.ones(1)))
+    assert "a written     [0]" in text
+    assert "b read        (0)" in text
 
 
 def test_the_file_has_both_schemes_and_nothing_from_elsewhere() -> None:
@@ -414,7 +415,7 @@ def test_show_writes_the_map_to_a_file(saved: Path, tmp_path: Path) -> None:
 
 
 def test_show_says_where_it_cannot_write(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(commands.showing.ShowError, match="in a folder that exists"):
+    with pytest.raises(showing.ShowError, match="in a folder that exists"):
         run("show", saved.stem, "--svg", str(tmp_path / "none" / "map.svg"))
 
 
@@ -438,3 +439,24 @@ def test_show_of_what_is_fixed_says_so(saved: Path) -> None:
     case = Store(saved.parent).load(saved)
     fixed = Case(program=case.program, target="null", state="fixed", signature=Signature("null", "value"))
     assert "null: ok. It does not fail as recorded." in run("show", Store(saved.parent).save(fixed, "ok").stem).output
+
+
+@pytest.mark.thunder
+def test_the_picture_in_the_documents_is_what_its_command_makes() -> None:
+    page = (ROOT / "docs/memory-map.md").read_text(encoding="utf-8")
+    found = re.search(r"aliasfuzz show (\S+) --svg (\S+)", page)
+    assert found is not None
+    path = Store(SHIPPED).find(found[1])
+    case = Store(SHIPPED).load(path)
+    verdict = check(case.program, target=case.target)
+    assert svg(draw(case, verdict, showing.remark(case, verdict)), path.stem) == (ROOT / found[2]).read_text(
+        encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", ""])
+def test_colours_are_off_where_nobody_wants_them(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable or "UNUSED", "1")
+    text = printed(drawn(shift, *windows(), target="severed"), force_terminal=True, color_system="standard")
+    coloured = re.search(r"\x1b\[[0-9;]*(3[0-7]|4[0-7]|10[0-7])m", text) is not None
+    assert coloured == (not variable)

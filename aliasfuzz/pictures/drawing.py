@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 import msgspec
@@ -11,13 +12,14 @@ from aliasfuzz.pictures.model import Access, Band, Picture, Row, Step, Wrong
 from aliasfuzz.pictures.sheets import Sheet, sheet
 from aliasfuzz.pictures.sides import Contents
 from aliasfuzz.pictures.statements import Statement, uses
-from aliasfuzz.pictures.story import Story, story
+from aliasfuzz.pictures.story import NO_RESULT, Story, story
 from corpus.case import Case
 from executor.memory import allocate
 from executor.program import Inputs, Value, itemsize
 from fuzz.check import Verdict
 from fuzz.provenance import makers
 
+_FAULT = 120  # characters that a step says of one fault; the rest stands beneath the picture
 _ACCESS: dict[tuple[bool, bool], Access] = {
     (False, False): "views", (True, False): "reads", (False, True): "writes", (True, True): "updates",
 }  # fmt: skip
@@ -39,7 +41,8 @@ def _faults(verdict: Verdict) -> Iterator[str]:
     """What went wrong beside wrong numbers, which show in the cells."""
     for mismatch in verdict.mismatches:
         if mismatch.symptom not in ("value", "memory"):
-            yield f"{mismatch.symptom}: {mismatch.actual}"
+            expected = "" if mismatch.symptom in NO_RESULT else f"expected {mismatch.expected}, got "
+            yield textwrap.shorten(f"{mismatch.symptom}: {expected}{mismatch.actual}", _FAULT, placeholder="...")
 
 
 class _Drawing:
@@ -72,7 +75,9 @@ class _Drawing:
             lying = [(name, value) for name, value in zip(names, inputs.values, strict=True) if value.storage == k]
             filled = storage.fill.dtype if storage.fill is not None else None
             drawn = sheet(f"s{k}", storage.nbytes, [value for _, value in lying], filled)
-            yield drawn.row(held.contents(k), (drawn.band(name, "lies", self.colours[name], v) for name, v in lying))
+            yield drawn.introduced(
+                held.contents(k), (drawn.band(name, "lies", self.colours[name], v) for name, v in lying)
+            )
 
     def first(self) -> Step:
         """The inputs, and the constants, before the first statement."""
@@ -81,7 +86,7 @@ class _Drawing:
             on = [
                 i for i in (*self.program.inputs, *self.program.constants) if self.program.values[i].storage == number
             ]
-            rows.append(self.sheets[self.told.names[number]].row(data, [self._band(i, "lies") for i in on]))
+            rows.append(self.sheets[self.told.names[number]].introduced(data, [self._band(i, "lies") for i in on]))
         return Step(f"call {self.told.call + 1} is given" if self.told.call else "inputs", tuple(rows))
 
     def middle(self) -> Iterator[Step]:

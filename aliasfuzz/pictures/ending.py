@@ -31,7 +31,9 @@ class Ending:
         sides = [("eager", self.told.eager), *([(self.target, self.told.target)] if self.told.target else [])]
         told = self._telling([side for _, side in sides])
         names = dict.fromkeys(name for _, side in sides for name in side.contents if name in told)
-        rows = (self._row(name, side, label) for name in names for label, side in sides if name in side.contents)
+        rows = (
+            self._row(name, side, label) for name in names for label, side in sides if len(side.contents.get(name, ()))
+        )
         return Step(self.told.script.returned, tuple(rows), (), faults)
 
     def _telling(self, sides: Collection[Side]) -> set[str]:

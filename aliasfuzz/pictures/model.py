@@ -67,7 +67,10 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A storage at one moment. `side` says whose it is, once eager and the target are told apart."""
+    """A storage at one moment. `side` says whose it is, once eager and the target are told apart.
+
+    One that is `introduced` is shown with all its cells; else lines of cells in which nothing happens are left out.
+    """
 
     storage: str
     about: str
@@ -75,6 +78,7 @@ class Row(msgspec.Struct, frozen=True):
     bands: tuple[Band, ...]
     side: str = ""
     pointer: Pointer | None = None
+    introduced: bool = False
 
     @property
     def label(self) -> str:
@@ -82,12 +86,12 @@ class Row(msgspec.Struct, frozen=True):
         return f"{self.storage} {self.side or self.about}"
 
     def parts(self, size: int) -> list[range]:
-        """The columns in lines of at most `size`, without lines in which nothing is to be seen; at least one."""
+        """The columns that are shown, in lines of at most `size`; at least one."""
         lines = [range(start, min(start + size, len(self.columns))) for start in range(0, len(self.columns), size)]
         return [line for line in lines if self._telling(line)] or lines[:1]
 
     def _telling(self, line: range) -> bool:
-        touched = any(band.marks[k] is not None for band in self.bands for k in line)
+        touched = self.introduced or any(band.marks[k] is not None for band in self.bands for k in line)
         return touched or any(self.columns[k].state != "plain" for k in line)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from aliasfuzz.pictures.cells import Bytes, dtype_of, elements, text
@@ -52,6 +53,10 @@ class Sheet(NamedTuple):
             for start, stop in self.ranges
         )
         return Row(self.name, self.about, drawn, tuple(bands))
+
+    def introduced(self, data: Bytes, bands: Iterable[Band]) -> Row:
+        """The storage when it is seen first."""
+        return msgspec.structs.replace(self.row(data, bands), introduced=True)
 
     def column(self, cell: int) -> int:
         """The column in which a cell is drawn."""

@@ -18,7 +18,7 @@ from fuzz.runs import run
 from fuzz.subjects import Subject, of_program
 
 # After these there is nothing of the target's to look at.
-_NO_RESULT = frozenset({"crash", "memory-limit", "timeout", "exception"})
+NO_RESULT = frozenset({"crash", "memory-limit", "timeout", "exception"})
 
 
 class Story(NamedTuple):
@@ -80,7 +80,7 @@ def _names(traced: Script, inputs: Inputs) -> dict[int, str]:
 
 
 def _there(subject: Subject, verdict: Verdict | None, mine: dict[int, str], fresh: dict[int, str]) -> Side | None:
-    if verdict is None or verdict.ok or not _NO_RESULT.isdisjoint(verdict.symptoms):
+    if verdict is None or verdict.ok or not NO_RESULT.isdisjoint(verdict.symptoms):
         return None
     left = target_run(targets.get(verdict.target), subject, verdict.call)
     return side(left, mine, fresh) if left.error is None else None
