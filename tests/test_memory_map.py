@@ -10,26 +10,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
 from rich.console import Console
 
 from aliasfuzz import commands, showing
 from aliasfuzz.pictures import Picture, Terminal, draw, svg
 from aliasfuzz.pictures.columns import READABLE, columns
 from aliasfuzz.pictures.model import Band, Row, Step
+from aliasfuzz.pictures.story import story
 from corpus.case import Case
 from corpus.signature import Signature
 from corpus.store import SHIPPED, Store
 from executor import targets
+from executor.args import Ref
 from executor.memory import describe
-from executor.program import Inputs
+from executor.program import Call, Inputs, Program
 from executor.targets.base import Target
 from executor.tracing import trace
 from fuzz.check import check
 from fuzz.subjects import of_function
+from strategies.programs import programs
 from tests.planted import Crashing, Severed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +52,16 @@ class Shifted(Target):
             return out.as_strided(out.shape, out.stride(), out.storage_offset() - 1)
 
         return compiled
+
+
+class Talkative(Target):
+    """Returns one thing more than it was asked for."""
+
+    name = "talkative"
+    needs_source = False
+
+    def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
+        return lambda *args: (fn(*args), torch.zeros(3))
 
 
 class Forgetful(Target):
@@ -68,7 +83,7 @@ class Forgetful(Target):
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted targets by their names."""
-    known = {t.name: f"{t.__module__}:{t.__name__}" for t in (Severed, Crashing, Shifted, Forgetful)}
+    known = {t.name: f"{t.__module__}:{t.__name__}" for t in (Severed, Crashing, Shifted, Forgetful, Talkative)}
     monkeypatch.setattr(targets, "_BUILT_IN", {**targets._BUILT_IN, **known})
 
 
@@ -188,6 +203,30 @@ def test_views_that_only_lead_to_others_in_one_line_have_no_band() -> None:
     assert [band.name for band in step.rows[0].bands] == ["b"]
 
 
+def test_a_statement_that_does_nothing_has_a_step() -> None:
+    program = trace(lambda a: a.add_(1), torch.zeros(2))
+    nothing = Call("aten.contiguous.default", (Ref(0),), (), (0,))
+    program = msgspec.structs.replace(program, calls=(nothing, *program.calls)).without_sources()
+    steps = draw(Case(program=program, target="null", state="fixed"), None, "").steps
+    assert [step.text for step in steps] == ["inputs", "a.contiguous()", "a.add_(1)", "return a"]
+    assert steps[1].rows == ()
+
+
+@settings(max_examples=20, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_any_program_can_be_drawn_and_ends_as_in_eager(program: Program) -> None:
+    case = Case(program=program.without_sources(), target="severed", state="fixed")
+    verdict = check(case.program, target="severed")
+    told = story(case, verdict)
+    for number, data in told.moments[-1].items():
+        if told.names[number] in told.shared:
+            assert np.array_equal(data, told.eager.contents[told.names[number]])
+    picture = draw(case, verdict, str(verdict))
+    assert (picture.wrong is not None) == (verdict.symptom in ("value", "memory"))
+    assert picture.steps[-1].text in printed(picture)
+    assert parsed(svg(picture)).tag.endswith("svg")
+
+
 def test_results_in_lists_parameters_in_lists_and_constants_go_by_their_names() -> None:
     def fn(xs: list[torch.Tensor]) -> torch.Tensor:
         one, other = xs[0].unbind()
@@ -267,6 +306,12 @@ def test_a_target_that_raises_leaves_eager_alone_and_its_exception() -> None:
     last = drawn(lambda x: x.t(), torch.zeros(2, 3), target="crashing").steps[-1]
     assert {row.side for row in last.rows} == {"eager"}
     assert last.faults == ("exception: KeyError: 'transposed'",)
+
+
+def test_more_outputs_than_eager_has_are_told_and_not_drawn() -> None:
+    last = drawn(lambda a: a + 1, torch.zeros(2), target="talkative").steps[-1]
+    assert [(row.storage, row.side) for row in last.rows] == [("s1", "eager"), ("s1", "talkative")]
+    assert last.faults[0].startswith("structure: expected")
 
 
 def test_small_storages_have_a_column_for_each_cell() -> None:

@@ -79,13 +79,13 @@ class Side(NamedTuple):
 def side(left: Run, inputs: Mapping[int, str], fresh: Mapping[int, str]) -> Side:
     """What a run left, with names for the storages of its memory, and for those that its outputs brought along.
 
-    `fresh` has the name of the storage on which an output lies in eager, by the output's number.
+    `fresh` has the name of the storage on which an output lies in eager, by the output's number; of others nothing is kept.
     """
     contents = {name: left.memory.contents(k).copy() for k, name in inputs.items()}
     outputs: list[Output] = []
     brought: dict[int, str] = {}
     for k, leaf in enumerate(leaf for leaf in left.leaves if isinstance(leaf, torch.Tensor)):
-        if not leaf.numel():
+        if k not in fresh or not leaf.numel():
             continue
         home, first = left.memory.locate(leaf), leaf.untyped_storage().data_ptr()
         if home is not None:

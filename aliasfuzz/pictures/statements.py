@@ -13,7 +13,10 @@ from fuzz.subjects import of_function
 
 
 class Statement(NamedTuple):
-    """A line of the program, and the indices of the calls that it makes."""
+    """A line of the program, and the indices of the calls that it makes.
+
+    It makes none if it only asks for what is there, as `contiguous` of a contiguous tensor does.
+    """
 
     text: str
     calls: tuple[int, ...]
@@ -48,22 +51,29 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
         lines.setdefault(call.source.line, []).append(k)
     source = text.splitlines()
     names = printing.input_names(traced)
-    before = [node for line, node in body.items() if line < min(lines, default=max(body))]
+    before = [
+        node for line, node in body.items() if line < min(lines, default=max(body)) and isinstance(node, ast.Assign)
+    ]
     for value, node in zip(reversed(traced.constants), reversed(before), strict=False):
         names[value] = next(_assigned(node))
     for line, calls in lines.items():
         new = [value for value in traced.calls[calls[-1]].results if value not in names]
         names.update(zip(new, _assigned(body[line]), strict=False))
-    statements = tuple(Statement(source[line - 1].strip(), tuple(calls)) for line, calls in lines.items())
+    statements = tuple(
+        Statement(source[line - 1].strip(), tuple(lines.get(line, [])))
+        for line, node in body.items()
+        if line in lines or isinstance(node, ast.Expr)
+    )
     return Script(traced, statements, source[-1].strip(), names)
 
 
 def _assigned(node: ast.stmt) -> Iterator[str]:
-    """The names that a line gives to tensors."""
-    for target in node.targets if isinstance(node, ast.Assign) else ():
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name) and not part.id.startswith("_"):
-                yield part.id
+    """The names that a line gives to tensors, in the order of the line."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    names = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+    for name in sorted(names, key=lambda part: part.col_offset):
+        if not name.id.startswith("_"):
+            yield name.id
 
 
 def uses(program: Program, statement: Statement) -> dict[int, tuple[bool, bool]]:
