@@ -121,7 +121,9 @@ def killed(folder: Path, seed: int, seconds: float) -> list[str]:
         number += 1
         process = subprocess.Popen([sys.executable, __file__, "--shard", str(run), str(folder / "corpus"), "--seed",
                                     str(seed + number)])  # fmt: skip
-        time.sleep(chance.uniform(6, 20))
+        while process.poll() is None and accounts(run).get(("mixed", 0)) is None:
+            time.sleep(0.2)  # until it has begun to judge
+        time.sleep(chance.uniform(0.5, 12))
         if process.poll() is not None:
             wrong.append(f"{run.name}: ended by itself with {process.returncode}")
         process.send_signal(signal.SIGKILL)

@@ -47,7 +47,7 @@ def test_crashes_are_found_and_shrunk_and_the_campaign_goes_on(tmp_path: Path) -
     totals = campaign("segfault", tmp_path)
     assert totals.batches == BATCHES
     assert totals.counts["crashed"] > 1
-    assert totals.counts["ok"] > totals.counts["crashed"]
+    assert totals.counts["ok"] > 10
     case = totals.findings[0].case
     assert case.signature is not None
     assert (case.signature.symptom, case.signature.detail, case.state) == ("crash", "SIGSEGV", "open")
