@@ -153,9 +153,13 @@ def examine(
     changed, first = compiled.changed, None
     for k, way in enumerate(subject.ways):
         close = _judge(subject, way) if not exact else None
-        eager, result = run(subject.reference, *way.build(), 0, state), run(call, *way.build(), limit, state)
+        eager = run(subject.reference, *way.build(), 0, state)
         _check_eager(eager)
         first = first if k else eager.error
+        if k == 0 and eager.error is not None and subject.program is not None and subject.program.raises is None:
+            reason = f"eager raises {brief(eager.error)}, for what the inputs hold"
+            return Verdict(name, (), k, subject.program, unstable=reason)
+        result = run(call, *way.build(), limit, state)
         refused = _refusal(compiler, subject, result.error)
         if refused is not None:
             return Verdict(name, (), k, subject.program, refused)

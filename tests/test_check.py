@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
 from executor.errors import ArgumentError, TargetError, TraceError
-from executor.program import Program
+from executor.program import Iota, Program, Storage
 from executor.tracing import trace
 from fuzz import check as check_module
 from fuzz.check import Verdict, check
@@ -445,3 +446,13 @@ def test_a_run_that_changes_grad_mode_or_default_dtype_is_undone() -> None:
     seen(after(leave))
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_program_that_eager_refuses_for_its_contents_cannot_be_judged() -> None:
+    """An index out of range is nobody's bug: compilers need not look at what an index holds."""
+    program = trace(lambda x, i: x.index_fill_(0, i, 7.0), torch.ones(3), torch.tensor([0, 1, 2]))
+    storages = (program.storages[0], Storage(24, Iota("int64", 5)), *program.storages[2:])
+    verdict = check(msgspec.structs.replace(program, storages=storages), target="null")
+    assert verdict.ok
+    assert verdict.unstable is not None
+    assert "out of range" in verdict.unstable or "out of bounds" in verdict.unstable
