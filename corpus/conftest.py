@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # Absent where this file was found too late to add it, as in `pytest .`.
         folder = metafunc.config.getoption("--corpus-folder", default=str(SHIPPED))
         found = list(entries(Store(folder)))
-        metafunc.parametrize("entry", found, ids=[_id(entry) for entry in found])
+        metafunc.parametrize("entry", [pytest.param(entry, id=_id(entry), marks=_marks(entry)) for entry in found])
 
 
 def entries(store: Store) -> list[Entry]:
@@ -42,6 +42,11 @@ def entries(store: Store) -> list[Entry]:
         names = [DEFAULT] if isinstance(case, CorpusError) else dict.fromkeys((DEFAULT, case.target))
         found += [Entry(path.name, case, name) for name in names]
     return found
+
+
+def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
+    """Inductor calls a C++ compiler, which takes seconds a case."""
+    return [pytest.mark.slow] if entry.target == "inductor" else []
 
 
 def _id(entry: Entry) -> str:

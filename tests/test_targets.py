@@ -548,3 +548,10 @@ def test_adapt_takes_objects_and_leaves_targets_alone() -> None:
     assert isinstance(targets.adapt(Mine()), Adapter)
     with pytest.raises(TargetError, match="is no target"):
         targets.adapt(object())
+
+
+def test_without_a_compiler_inductor_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    del fresh
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(TargetError, match="Inductor needs a C\\+\\+ compiler, and no-such-compiler cannot be found"):
+        targets.get("inductor")

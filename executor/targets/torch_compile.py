@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,7 @@ import torch
 from torch._dynamo import config, guards
 from torch._dynamo.exc import Unsupported
 
+from executor.errors import TargetError
 from executor.targets import torch_memory
 from executor.targets.base import Target, quiet
 from executor.targets.functionalize import Functionalize
@@ -73,7 +76,13 @@ def aot_eager() -> TorchCompile:
 
 
 def inductor() -> TorchCompile:
-    """The same, then kernels in C++ or Triton, whose accesses out of bounds may crash the process."""
+    """The same, then kernels in C++ or Triton, whose accesses out of bounds may crash the process.
+
+    Raises `TargetError` where there is no C++ compiler.
+    """
+    compilers = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++"]
+    if not any(map(shutil.which, compilers)):
+        raise TargetError(f"Inductor needs a C++ compiler, and {' and '.join(compilers)} cannot be found: install g++")
     return TorchCompile("inductor")
 
 
