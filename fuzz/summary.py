@@ -167,7 +167,7 @@ def _tests() -> str:
 def rerun(options: Options, target: str, number: int) -> str:
     """The command that repeats one shard's programs."""
     return (
-        f"pytest {_tests()} --fuzz-target {target} --fuzz-seed {options.seed:#x} "
+        f"python -m pytest {_tests()} --fuzz-target {target} --fuzz-seed {options.seed:#x} "
         f"--fuzz-shard {number}/{options.shard_count} --fuzz-budget {options.budget:g}s"
         f"{'' if options.exact else ' --fuzz-float'}{_flags(options)}"
         f"{f' --fuzz-against {options.against}' if options.against else ''}"

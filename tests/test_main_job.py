@@ -46,7 +46,7 @@ def test_two_workers_find_nothing_on_null(tmp_path: Path) -> None:
     assert line is not None, done.stdout
     assert int(line[1]) > 50
     assert len(list((tmp_path / "run0").glob("null-*.jsonl"))) == 2
-    assert re.search(r"a shard runs again with: pytest /.*/fuzz/ --fuzz-target null --fuzz-seed 0x\w+ --fuzz-shard 0/2",
+    assert re.search(r"a shard runs again with: python -m pytest /.*/fuzz/ --fuzz-target null --fuzz-seed 0x\w+ --fuzz-shard 0/2",
                      done.stdout)  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_a_failure_of_the_harness_is_told_from_a_bug(tmp_path: Path) -> None:
          str(tmp_path / "run"), "--fuzz-target", "null", "--fuzz-budget", "5s"],
         cwd=tmp_path, env=env, text=True, capture_output=True, timeout=240, check=False)  # fmt: skip
     assert done.returncode == 3, done.stdout
-    assert "null: shard 0 did not end; run it again with: pytest /" in done.stdout
+    assert "null: shard 0 did not end; run it again with: python -m pytest /" in done.stdout
 
 
 @pytest.mark.parametrize(("args", "message"), [

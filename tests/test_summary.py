@@ -68,11 +68,11 @@ def test_closing_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = list(closing_lines(chosen, summarize(chosen)))
     assert "null: 400 programs, 200 programs/s, 0 failures (0 distinct)" in lines
     assert "thunder: 50 programs, 10 programs/s, 4 failures (2 distinct, 1 new, 1 known)" in lines
-    assert ("thunder: shard 0 did not end; run it again with: pytest fuzz/ --fuzz-target thunder --fuzz-seed 0xab "
+    assert ("thunder: shard 0 did not end; run it again with: python -m pytest fuzz/ --fuzz-target thunder --fuzz-seed 0xab "
             "--fuzz-shard 0/2 --fuzz-budget 60s") in lines  # fmt: skip
     assert sum(line.startswith("NEW: ") for line in lines) == 1
     monkeypatch.chdir(tmp_path)
-    assert f"run it again with: pytest {root}/fuzz/ --fuzz-target" in "\n".join(
+    assert f"run it again with: python -m pytest {root}/fuzz/ --fuzz-target" in "\n".join(
         closing_lines(chosen, summarize(chosen))
     )
     assert "  aliasfuzz script s1.json" in lines
