@@ -116,8 +116,9 @@ class Layout:
                 early.append((target, value))
         self._need(inputs)
         outputs = tuple(r for i in fused for r in self.program.calls[i].results if r in self._needed)
-        aliases = self._aliases(calls, inputs, outputs, early)
-        detached = frozenset(v for v, source in aliases.items() if self._must_detach(v, source, level))
+        sources = self._sources(calls, inputs, early)
+        aliases = {v: sources[v][0] for v in outputs if v in sources}
+        detached = frozenset(v for v in aliases if any(self._must_detach(v, source, level) for source in sources[v]))
         self.steps.append(
             Region(level, self.program, tuple(calls), tuple(inputs), outputs, tuple(early), aliases, detached)
         )
@@ -170,17 +171,24 @@ class Layout:
         owner = self.memory.owner.get(self.program.values[v].storage)
         return None if owner is None else self.home.get(owner)
 
-    def _aliases(
-        self, calls: list[Call], inputs: dict[int, None], outputs: tuple[int, ...], early: list[tuple[int, int]]
-    ) -> dict[int, int]:
-        """Which outputs a backend may hand out as the memory of which input: those reached by moving elements alone."""
-        source = {v: v for v in inputs}
+    def _sources(
+        self, calls: list[Call], inputs: dict[int, None], early: list[tuple[int, int]]
+    ) -> dict[int, tuple[int, ...]]:
+        """The inputs as whose memory a backend may hand out a value, the likeliest first.
+
+        They are those from which moving elements alone leads to it, through a value that the kernel stores itself too:
+        that one is its target.
+        """
+        stored = {value: target for target, value in early}
+        found = {v: (v,) for v in inputs}
         for call in calls:
             operands = operand_list(call)
-            if operands and operands[0] in source and self._only_moves(call, operands[0]):
-                source.update(dict.fromkeys(call.results, source[operands[0]]))
-        source.update({value: target for target, value in early})
-        return {v: source[v] for v in outputs if v in source}
+            if operands and operands[0] in found and self._only_moves(call, operands[0]):
+                found.update(dict.fromkeys(call.results, found[operands[0]]))
+            for v in call.results:
+                if v in stored:
+                    found[v] = (stored[v], *found.get(v, ()))
+        return found
 
     def _only_moves(self, call: Call, operand: int) -> bool:
         """Whether the results hold the operand's elements as they are, in some arrangement that a view can make."""

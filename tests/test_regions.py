@@ -121,3 +121,24 @@ def test_copies_of_views_may_be_the_input(move: Callable[[torch.Tensor], torch.T
     program = trace(lambda x: move(x.clone()).clone(), torch.ones(2, 3))
     [region] = (step for step in compile_program(program, WeakMemory()).steps if isinstance(step, Region))
     assert region.aliases == (dict(zip(region.outputs, region.inputs, strict=True)) if may_alias else {})
+
+
+def test_what_moves_from_a_value_that_the_kernel_stores_may_be_its_target() -> None:
+    """An output that is a part of an early stored value may lie on the stored memory, which is written later."""
+
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        doubled = a * 2
+        kept = doubled.clone()
+        part = kept[:3].clone()
+        kept[1:4].copy_(part)
+        return kept
+
+    program, expected = trace(fn, torch.arange(4.0)), fn(torch.arange(4.0))
+    stored = 0
+    for seed in range(40):
+        compiled = compile_program(program, WeakMemory(seed, early=1.0))
+        for region in (step for step in compiled.steps if isinstance(step, Region) and step.early):
+            targets_ = {target for target, _ in region.early}
+            stored += any(source in targets_ for source in region.aliases.values())
+        assert torch.equal(compiled.run([torch.arange(4.0)]), expected)
+    assert stored > 10
