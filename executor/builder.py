@@ -144,14 +144,20 @@ class Builder:
         return self.append(call, Value(0, like.dtype, shape, contiguous_strides(shape)), device, _HERE)
 
     def empty(self, value: int, source: Source | None = None) -> None:
-        """Appends the allocation of an existing value, without contents."""
+        """Appends the allocation of an existing value, without contents: as a part of its storage if it begins later."""
         geometry = self.values[value]
-        kwargs = (("dtype", Const(geometry.dtype)), ("device", Device(self.storages[geometry.storage].device)))
-        self.calls.append(
-            Call(
-                "aten.empty_strided.default", (sizes(geometry.shape), sizes(geometry.strides)), kwargs, (value,), source
-            )
-        )
+        storage = self.storages[geometry.storage]
+        kwargs = (("dtype", Const(geometry.dtype)), ("device", Device(storage.device)))
+        if not geometry.offset:
+            args = (sizes(geometry.shape), sizes(geometry.strides))
+            self.calls.append(Call("aten.empty_strided.default", args, kwargs, (value,), source))
+            return
+        shape = (storage.nbytes // geometry.itemsize,)
+        self.values.append(msgspec.structs.replace(geometry, shape=shape, strides=(1,), offset=0))
+        whole = len(self.values) - 1
+        self.calls.append(Call("aten.empty_strided.default", (sizes(shape), sizes((1,))), kwargs, (whole,), source))
+        args = (Ref(whole), sizes(geometry.shape), sizes(geometry.strides), geometry.offset)
+        self.calls.append(Call("aten.as_strided.default", args, (), (value,), source))
 
     def cast(self, value: int, dtype: str, source: Source | None = None) -> int:
         """The value in this dtype; the value itself if it has it."""

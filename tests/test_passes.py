@@ -350,3 +350,19 @@ def test_a_scatter_into_a_value_with_gaps_keeps_them(
     out = compiled(base.clone())
     assert torch.equal(out, expected)
     assert (out.stride(), out.storage_offset()) == (expected.stride(), expected.storage_offset())
+
+
+def test_fresh_memory_that_begins_late_is_allocated_whole() -> None:
+    """Scatters keep their operand's offset, and a view may count from the beginning of the storage."""
+
+    def fn(b: torch.Tensor) -> torch.Tensor:
+        c = b.slice_scatter(b, 0, 0, 3)
+        d = c.as_strided((3,), (2,), 1)
+        d.mul_(2)
+        return c
+
+    base = torch.arange(7.0)
+    expected = fn(base.as_strided((3,), (2,), 1))
+    out = jit(fn)(base.clone().as_strided((3,), (2,), 1))
+    assert torch.equal(out, expected)
+    assert (out.stride(), out.storage_offset()) == (expected.stride(), expected.storage_offset())
