@@ -7,15 +7,15 @@ transposed and partly overlapping.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 import torch
 
-from executor.args import constant
 from executor.geometry import Overlap, overlap
 from executor.limits import Limits
-from executor.memory import on_base, value_of
+from executor.memory import fill_tensor, on_base, value_of
 from executor.program import Iota, itemsize
 from executor.schema import resolve
 from strategies.draws import Draw, below, choice, more
@@ -91,21 +91,29 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) ->
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
     start = (1, -7, 31, 3)[position]
     fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)
-    flat = torch.zeros(count + skipped, dtype=constant(dtype))
-    return Base(flat[skipped:].view(shape), fill, [])
+    return Base(_filled(fill, count + skipped)[skipped:].view(shape), fill, [])
 
 
 def _index_base(draw: Draw) -> Base:
     """Whole numbers that can index a dimension of a few elements, each once or several times."""
     count, period = choice(draw, ((2, 0), (3, 0), (3, 2), (4, 0), (4, 2)))
-    return Base(torch.zeros(count, dtype=torch.int64), Iota("int64", 0, period), [])
+    fill = Iota("int64", 0, period)
+    return Base(_filled(fill, count), fill, [])
+
+
+def _filled(fill: Iota, count: int) -> torch.Tensor:
+    """A flat tensor with these contents: what the program computes while it is drawn is what it computes when it runs."""
+    return _contents(fill, count).clone()
+
+
+_contents = lru_cache(maxsize=4096)(fill_tensor)
 
 
 def _input(draw: Draw, scope: Scope, base: Base, views: tuple[View, ...]) -> int:
     moveable = any(len(_places(base, other)) > 1 for other in base.inputs)
     tensor = _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base, views, scope.limits)
     if not scope.limits.overlapping_inputs and any(_overlap(tensor, other) for other in base.inputs):
-        tensor = _moved(tensor)  # to a storage of its own: what was drawn still makes a valid program
+        tensor = _moved(tensor, base.fill)  # to a storage of its own: what was drawn still makes a valid program
     base.inputs.append(tensor)
     return scope.add_input(tensor, base.fill)
 
@@ -114,10 +122,10 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     return overlap(value_of(a, 0).footprint, value_of(b, 0).footprint) is not Overlap.NO_ALIAS
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same geometry on a new storage of the same size."""
-    bytes_ = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8)
-    return on_base(bytes_, value_of(tensor, 0))
+def _moved(tensor: torch.Tensor, fill: Iota) -> torch.Tensor:
+    """A tensor of the same geometry on a new storage of the same size, with these contents."""
+    count = tensor.untyped_storage().nbytes() // itemsize(fill.dtype)
+    return on_base(_filled(fill, count), value_of(tensor, 0))
 
 
 def _viewed(draw: Draw, base: Base, views: tuple[View, ...], limits: Limits) -> torch.Tensor:

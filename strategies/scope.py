@@ -48,7 +48,7 @@ class Scope:
         return self.recorder.values[index]
 
     def tensor(self, index: int) -> torch.Tensor:
-        """The live tensor of a value; its contents mean nothing."""
+        """The live tensor of a value, with the contents that it has here when the program runs."""
         return self.recorder.tensors[index]
 
     def range(self, index: int) -> Range:
