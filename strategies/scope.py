@@ -84,25 +84,34 @@ class Scope:
         return index
 
     def emit(self, op: str, *args: Operand, range: Range | None = None, **kwargs: Any) -> list[int]:  # noqa: A002
-        """Runs and records a call; a fresh or written storage takes `range`. Returns its results' indices.
+        """Runs and records a call. Returns its results' indices.
 
+        A fresh or written storage takes `range`, a copy that of its original; of complex numbers, the parts that the
+        call leaves as they are, or makes 0, are in the range too.
         A banned operator is passed over: the operands stand for its results.
         """
         if op in self.limits.banned_ops:
             return [self.recorder.ref(tensor).index for tensor in flatten(args)]
+        first = self._of_first(args) if flatten(args) else Range(0, 0)
         out = self.recorder.call(resolve(op), *args, **kwargs)
+        if range is not None and any(tensor.is_complex() for tensor in flatten(out)):
+            range = range.hull(first).hull(Range(0, 0))  # noqa: A001
         results = [self.recorder.ref(tensor).index for tensor in flatten(out)]
         for index in results:
             home = self.value(index).storage
             if home == len(self._ranges):
                 self._dtypes.append(self.tensor(index).dtype)
-                self._ranges.append(range if range is not None else Range(0, 0))
+                self._ranges.append(range if range is not None else first)
                 value = self.value(index)
                 if value.numel * value.itemsize < self.recorder.storages[home].nbytes:
                     self._gapped.add(home)
             elif range is not None:
                 self.note(index, range)
         return results
+
+    def _of_first(self, args: tuple[Operand, ...]) -> Range:
+        """The range of the first operand, of which a view operator has made a copy."""
+        return self.range(self.recorder.ref(flatten(args)[0]).index)
 
     def note(self, index: int, written: Range) -> None:
         """Remembers that elements in this range were written to a value."""

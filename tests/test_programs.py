@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from fuzz import precision
 from fuzz.hazards import RELATIONS, hazards, relation
 from fuzz.reducer import reduce
 from fuzz.subjects import mixed_storages
+from strategies.dtypes import ANYTHING
 from strategies.programs import programs
+from strategies.scope import Scope
 
 QUICK = settings(max_examples=300, deadline=None, database=None, phases=(Phase.generate,))
 
@@ -158,3 +161,29 @@ NARROW = Limits(
 @given(programs(NARROW))
 def test_programs_lie_within_narrow_limits(program: Program) -> None:
     assert NARROW.refuse(program) is None
+
+
+def test_elements_lie_in_the_ranges_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit, looked_at = Scope.emit, 0
+
+    def watched(scope: Scope, op: str, *args: object, **kwargs: Any) -> list[int]:
+        nonlocal looked_at
+        results = emit(scope, op, *args, **kwargs)
+        for index in results:
+            tensor, kept = scope.tensor(index), scope.range(index)
+            if tensor.numel() and kept != ANYTHING:
+                parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()
+                assert kept.low <= parts.double().min(), op
+                assert parts.double().max() <= kept.high, op
+                looked_at += 1
+        return results
+
+    monkeypatch.setattr(Scope, "emit", watched)
+
+    @settings(QUICK, max_examples=1000)
+    @given(programs())
+    def draw_all(program: Program) -> None:
+        assert program.values
+
+    draw_all()
+    assert looked_at > 2000
