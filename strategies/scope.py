@@ -16,7 +16,7 @@ from executor.limits import EVERYTHING, Limits
 from executor.program import Iota, Storage, Value, itemsize
 from executor.recorder import Recorder
 from executor.schema import resolve
-from strategies.dtypes import ANYTHING, EXACT, KNOWN, PARTS, TRUTH, Range
+from strategies.dtypes import ANYTHING, EXACT, KNOWN, PARTS, TRUTH, Range, symmetric
 
 Operand = Any  # an argument of an operator: a number, a tensor, or a list of these
 
@@ -95,7 +95,7 @@ class Scope:
         first = self._of_first(args) if flatten(args) else Range(0, 0)
         out = self.recorder.call(resolve(op), *args, **kwargs)
         if range is not None and any(tensor.is_complex() for tensor in flatten(out)):
-            range = range.hull(first).hull(Range(0, 0))  # noqa: A001
+            range = symmetric(range.hull(first).magnitude)  # noqa: A001 - conjugates have negative parts
         results = [self.recorder.ref(tensor).index for tensor in flatten(out)]
         for index in results:
             home = self.value(index).storage
@@ -117,6 +117,8 @@ class Scope:
         """Remembers that elements in this range were written to a value."""
         home = self.value(index).storage
         self.written.add(home)
+        if self._dtypes[home].is_complex:
+            written = symmetric(written.magnitude)
         known = self.range(index) is not ANYTHING or self._ranges[home] == ANYTHING
         self._ranges[home] = self._ranges[home].hull(written) if known else ANYTHING
 
