@@ -149,8 +149,8 @@ class Builder:
         storage = self.storages[geometry.storage]
         kwargs = (("dtype", Const(geometry.dtype)), ("device", Device(storage.device)))
         if not geometry.offset:
-            args = (sizes(geometry.shape), sizes(geometry.strides))
-            self.calls.append(Call("aten.empty_strided.default", args, kwargs, (value,), source))
+            whole_args = (sizes(geometry.shape), sizes(geometry.strides))
+            self.calls.append(Call("aten.empty_strided.default", whole_args, kwargs, (value,), source))
             return
         shape = (storage.nbytes // geometry.itemsize,)
         self.values.append(msgspec.structs.replace(geometry, shape=shape, strides=(1,), offset=0))

@@ -180,7 +180,7 @@ class Layout:
         that one is its target.
         """
         stored = {value: target for target, value in early}
-        found = {v: (v,) for v in inputs}
+        found: dict[int, tuple[int, ...]] = {v: (v,) for v in inputs}
         for call in calls:
             operands = operand_list(call)
             if operands and operands[0] in found and self._only_moves(call, operands[0]):
