@@ -18,7 +18,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from executor.errors import AliasfuzzError
-from executor.limits import Limits
+from executor.limits import Limits, Switches
 
 SHIPPED = Path(__file__).with_name("flags.toml")
 
@@ -30,8 +30,8 @@ class FlagError(AliasfuzzError):
 class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a failure looks. What is given must all hold; a pattern that gives nothing matches nothing.
 
-    `symptom` is the worst of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is a regular expression
-    that is found in what differs, in words. `ops` are patterns such as "aten.slice*", each of which some call's overload
+    `symptom` is the worst of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is
+    a regular expression that is found in what differs, in words. `ops` are patterns such as "aten.slice*", each of which some call's overload
     fits. `stage` and `relation` are those of the signature. `later` says whether it shows in a later call only.
     """
 
@@ -44,17 +44,9 @@ class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     later: bool | None = None
 
 
-class Ban(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is not drawn while the flag is on. The fields are those of `Limits`; `ops` and `dtypes` are left out."""
+class Ban(Switches, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is not drawn while the flag is on: what is switched off, and the `ops` and `dtypes`."""
 
-    aliased_inputs: bool = True
-    overlapping_inputs: bool = True
-    written_inputs_returned: bool = True
-    overlapping_as_strided: bool = True
-    empty_inputs: bool = True
-    numbers: bool = True
-    later_calls: bool = True
-    raising: bool = True
     ops: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
 
@@ -82,18 +74,9 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
     def narrow(self, limits: Limits) -> Limits:
         """The limits without what the flag bans."""
-        ban = {name: getattr(limits, name) and getattr(self.ban, name) for name in _SWITCHES}
-        return msgspec.structs.replace(
-            limits,
-            **ban,
-            banned_ops=limits.banned_ops | frozenset(self.ban.ops),
-            banned_dtypes=limits.banned_dtypes | frozenset(self.ban.dtypes),
-        )
-
-
-_SWITCHES = tuple(
-    name for name, field in zip(Ban.__struct_fields__, Ban.__struct_defaults__, strict=True) if field is True
-)
+        switches = {name: getattr(self.ban, name) for name in Switches.__struct_fields__}
+        banned = Limits(**switches, banned_ops=frozenset(self.ban.ops), banned_dtypes=frozenset(self.ban.dtypes))
+        return limits.meet(banned)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +137,8 @@ def _installed(package: str) -> str | None:
 def fits(match: Match, facts: Mapping[str, Any]) -> bool:
     """Whether a failure with these facts looks so. Facts that are not known yet, `None`, fit no pattern that asks for them.
 
-    `facts` holds symptoms (worst first), details, texts, ops (lists of strings), stage, relation (strings) and later (a truth value).
+    `facts` holds symptoms (worst first), details, texts, ops (lists of strings), stage, relation (strings) and later (a
+    truth value).
     """
     if match == Match():
         return False

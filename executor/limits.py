@@ -17,16 +17,15 @@ from executor.program import Program, Value
 from executor.schema import accesses
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compiler takes; by default everything.
+class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a compiler takes or not, by default all of it.
 
     `aliased_inputs`: two inputs may lie on one storage. `overlapping_inputs`: they may also have bytes in common; the
     same tensor passed twice has. `written_inputs_returned`: an output may lie on an input's storage that the program
     writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
-    and so must the compiler. `dtypes`: names of the dtypes that inputs and results may have, but for `banned_dtypes`; None
-    for all. `banned_ops`: overloads ("aten.fill_.Scalar") that it does not know.
+    and so must the compiler.
     """
 
     aliased_inputs: bool = True
@@ -37,6 +36,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     numbers: bool = True
     later_calls: bool = True
     raising: bool = True
+
+
+class Limits(Switches, frozen=True, kw_only=True):
+    """What a compiler takes; by default everything.
+
+    `dtypes`: names of the dtypes that inputs and results may have, but for `banned_dtypes`; None for all. `banned_ops`:
+    overloads ("aten.fill_.Scalar") that it does not know.
+    """
+
     dtypes: frozenset[str] | None = None
     banned_dtypes: frozenset[str] = frozenset()
     banned_ops: frozenset[str] = frozenset()
@@ -47,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def meet(self, other: Limits) -> Limits:
         """What both take."""
-        switches = {name: getattr(self, name) and getattr(other, name) for name in _SWITCHES}
+        switches = {name: getattr(self, name) and getattr(other, name) for name in Switches.__struct_fields__}
         known = [limits.dtypes for limits in (self, other) if limits.dtypes is not None]
         return Limits(
             **switches,
@@ -93,11 +101,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if not self.numbers:
             numbers = [param.name for param in program.params if isinstance(param.value, int | float)]
             yield from (f"parameter {name} is a number" for name in numbers)
-
-
-_SWITCHES = [
-    name for name, default in zip(Limits.__struct_fields__, Limits.__struct_defaults__, strict=True) if default is True
-]
 
 
 def _input_names(program: Program) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Plan:
     """What one shard has to do. Times are seconds of `time.monotonic`; `batches` of 0 means until the deadline.
 
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
-    `against` is another compiler: failures that it shares are passed over (see `fuzz.against`). Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
+    `against` is another compiler: failures that it shares are passed over (see `fuzz.against`).
+    Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 

@@ -154,10 +154,7 @@ def _source(draw: Draw, scope: Scope, target: int, place: tuple[int, int] | None
         return None
     tensor, count = scope.tensor(target), scope.tensor(place[1]).numel()
     shape = torch.Size(count if d == place[0] else n for d, n in enumerate(tensor.shape))
-    fits = [
-        i for i in range(scope.count)
-        if scope.tensor(i).shape == shape and scope.tensor(i).dtype is tensor.dtype and scope.apart(target, i)
-    ]  # fmt: skip
+    fits = [i for i in scope.alike(shape, tensor.dtype) if scope.apart(target, i)]
     return choice(draw, fits) if fits else None
 
 

@@ -67,9 +67,9 @@ def _sources(scope: Scope, write: ListWrite, target: int) -> list[int]:
         number = Range(write.number or 0, write.number or 0)
         return [target] if write.each.range(scope.range(target), number).within(limit) else []
     return [
-        i for i in range(scope.count)
-        if scope.tensor(i).shape == tensor.shape and scope.tensor(i).dtype is tensor.dtype and scope.exact(i)
-        and scope.may_read(target, i) and write.each.range(scope.range(target), scope.range(i)).within(limit)
+        i for i in scope.alike(tensor.shape, tensor.dtype)
+        if scope.exact(i) and scope.may_read(target, i)
+        and write.each.range(scope.range(target), scope.range(i)).within(limit)
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 from strategies.draws import Draw, below, between, choice
 from strategies.dtypes import Range, cast
 from strategies.scope import Scope
-from strategies.views import LARGEST
+from strategies.views import LARGEST, filled, ranked
 
 Drawn = tuple[list[Any], Range] | None
 
@@ -38,18 +38,14 @@ def draw_move(draw: Draw, scope: Scope) -> list[int]:
     return [operand] if drawn is None else scope.emit(move.op, *drawn[0], range=drawn[1])
 
 
-def _some_dim(draw: Draw, tensor: torch.Tensor) -> int:
-    return below(draw, tensor.ndim)
-
-
 def _flip(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
-    return [tensor, [_some_dim(draw, tensor)]], scope.range(operand)
+    return [tensor, [below(draw, tensor.ndim)]], scope.range(operand)
 
 
 def _roll(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
-    return [tensor, [choice(draw, (1, -1, 2))], [_some_dim(draw, tensor)]], scope.range(operand)
+    return [tensor, [choice(draw, (1, -1, 2))], [below(draw, tensor.ndim)]], scope.range(operand)
 
 
 def _triangle(draw: Draw, scope: Scope, operand: int) -> Drawn:
@@ -58,7 +54,7 @@ def _triangle(draw: Draw, scope: Scope, operand: int) -> Drawn:
 
 def _cat(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
-    dim = _some_dim(draw, tensor)
+    dim = below(draw, tensor.ndim)
     fits = [i for i in range(scope.count) if _small(scope.tensor(i)) and _alike(scope.tensor(i), tensor, dim)]
     parts = [operand, *(choice(draw, fits) for _ in range(below(draw, 3)))]
     return _joined(scope, parts, dim)
@@ -66,9 +62,7 @@ def _cat(draw: Draw, scope: Scope, operand: int) -> Drawn:
 
 def _stack(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
-    fits = [
-        i for i in range(scope.count) if scope.tensor(i).shape == tensor.shape and scope.tensor(i).dtype is tensor.dtype
-    ]
+    fits = scope.alike(tensor.shape, tensor.dtype)
     parts = [operand, *(choice(draw, fits) for _ in range(below(draw, 3)))]
     return _joined(scope, parts, below(draw, tensor.ndim + 1))
 
@@ -123,21 +117,17 @@ def _diagonal_scatter(draw: Draw, scope: Scope, operand: int) -> Drawn:
 def _into(draw: Draw, scope: Scope, operand: int, part: torch.Tensor, args: tuple[int, ...]) -> Drawn:
     """A copy of the operand with another value in the place of a part of it, if there is one that fits."""
     tensor = scope.tensor(operand)
-    fits = [i for i in range(scope.count) if _same(scope.tensor(i), part)]
+    fits = scope.alike(part.shape, part.dtype)
     if not fits:
         return None
     source = choice(draw, fits)
     return [tensor, scope.tensor(source), *args], scope.range(operand).hull(scope.range(source))
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and a.dtype is b.dtype
-
-
 def _where(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
     masks = [i for i in range(scope.count) if is_mask(scope, i, tensor)]
-    others = [i for i in range(scope.count) if _same(scope.tensor(i), tensor)]
+    others = scope.alike(tensor.shape, tensor.dtype)
     if not masks:
         return None
     mask, other = choice(draw, masks), choice(draw, others)
@@ -184,32 +174,24 @@ def _room(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
     return tensor.numel() // max(tensor.shape[dim], 1) * index.numel() <= LARGEST
 
 
-def _filled(tensor: torch.Tensor) -> bool:
-    return tensor.ndim > 0 and tensor.numel() > 0
-
-
-def _ranked(rank: int) -> Callable[[torch.Tensor], bool]:
-    return lambda tensor: tensor.ndim >= rank
-
-
 def _small(tensor: torch.Tensor) -> bool:
     return tensor.numel() * 3 <= LARGEST and tensor.ndim < 5
 
 
 MOVES: tuple[Move, ...] = (
-    Move("aten.flip.default", _ranked(1), _flip),
-    Move("aten.roll.default", _filled, _roll),
+    Move("aten.flip.default", ranked(1), _flip),
+    Move("aten.roll.default", filled, _roll),
     Move("aten.cat.default", lambda t: t.ndim > 0 and _small(t), _cat),
     Move("aten.stack.default", _small, _stack),
     Move("aten.to.dtype", lambda t: True, _to),
-    Move("aten.select_scatter.default", _filled, _select_scatter),
-    Move("aten.slice_scatter.default", _filled, _slice_scatter),
-    Move("aten.diagonal_scatter.default", _ranked(2), _diagonal_scatter),
-    Move("aten.index_select.default", _ranked(1), _index_select),
-    Move("aten.index.Tensor", _ranked(1), _index),
+    Move("aten.select_scatter.default", filled, _select_scatter),
+    Move("aten.slice_scatter.default", filled, _slice_scatter),
+    Move("aten.diagonal_scatter.default", ranked(2), _diagonal_scatter),
+    Move("aten.index_select.default", ranked(1), _index_select),
+    Move("aten.index.Tensor", ranked(1), _index),
     Move("aten.gather.default", lambda t: t.ndim == 1, _gather),
     Move("aten.where.self", lambda t: True, _where),
-    Move("aten.constant_pad_nd.default", lambda t: _filled(t) and _small(t), _pad),
-    Move("aten.tril.default", _ranked(2), _triangle),
-    Move("aten.triu.default", _ranked(2), _triangle),
+    Move("aten.constant_pad_nd.default", lambda t: filled(t) and _small(t), _pad),
+    Move("aten.tril.default", ranked(2), _triangle),
+    Move("aten.triu.default", ranked(2), _triangle),
 )

@@ -160,10 +160,10 @@ def draw_out(draw: Draw, scope: Scope, target: int) -> list[int]:
     limit = EXACT[tensor.dtype]
     rows = [
         (op, i)
-        for i in range(scope.count)
-        if scope.tensor(i).shape == tensor.shape and scope.tensor(i).dtype is tensor.dtype and scope.may_read(target, i)
+        for i in scope.alike(tensor.shape, tensor.dtype)
+        if scope.may_read(target, i)
         for op in OUTS
-        if scope.takes(_out_name(op)) and _fits(scope, op, i) and kind(tensor.dtype) in op.kinds
+        if scope.takes(_out_name(op)) and _fits(scope, op, i)
     ]
     if not rows:
         return [target]
@@ -171,7 +171,7 @@ def draw_out(draw: Draw, scope: Scope, target: int) -> list[int]:
     own, args = scope.range(first), [scope.tensor(first)]
     if op.binary:
         fits = [
-            i for _, i in dict.fromkeys((0, i) for _, i in rows)
+            i for i in dict.fromkeys(i for _, i in rows)
             if scope.exact(i) and op.range(own, scope.range(i)).within(limit)
         ]  # fmt: skip
         if not fits:

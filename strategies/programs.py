@@ -40,8 +40,8 @@ def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> 
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
-    error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their dtype, and no write depends on the order in
-    which elements are visited. Unless `exact`: then there are operators such as `exp`, and results are near to what float64
+    error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their
+    dtype, and no write depends on the order in which elements are visited. Unless `exact`: then there are operators such as `exp`, and results are near to what float64
     gives.
     """
     limits = limits if exact else smooth.within(limits)

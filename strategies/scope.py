@@ -62,6 +62,11 @@ class Scope:
         """Whether arithmetic may begin with the value: its elements are integers, and its dtype holds such exactly."""
         return self.range(index).within(EXACT[self.tensor(index).dtype])
 
+    def alike(self, shape: torch.Size, dtype: torch.dtype) -> list[int]:
+        """The values of this shape and dtype."""
+        tensors = self.recorder.tensors
+        return [i for i, tensor in enumerate(tensors) if tensor.shape == shape and tensor.dtype is dtype]
+
     def whole(self, index: int) -> bool:
         """Whether all of the value's storage has contents that mean something: a fresh one may have gaps."""
         return self.recorder.values[index].storage not in self._gapped
@@ -138,10 +143,7 @@ class Scope:
         operand has to be the target, element for element, or lie apart from it.
         """
         written, read = self.value(target), self.value(operand)
-        same = (written.shape, written.strides, written.offset, written.dtype, written.conj, written.neg)
-        return self.apart(target, operand) or same == (
-            read.shape, read.strides, read.offset, read.dtype, read.conj, read.neg
-        )  # fmt: skip
+        return self.apart(target, operand) or written == read
 
 
 def _range_of(fill: Iota, count: int) -> Range:
@@ -149,4 +151,4 @@ def _range_of(fill: Iota, count: int) -> Range:
         return TRUTH
     last = fill.start + max((fill.period or count) - 1, 0)
     found = Range(fill.start, last)
-    return Range(-found.magnitude, found.magnitude) if fill.dtype.startswith("complex") else found
+    return symmetric(found.magnitude) if fill.dtype.startswith("complex") else found

@@ -187,11 +187,13 @@ def _always(_: torch.Tensor) -> bool:
     return True
 
 
-def _ranked(rank: int) -> Callable[[torch.Tensor], bool]:
+def ranked(rank: int) -> Callable[[torch.Tensor], bool]:
+    """Whether a tensor has so many dimensions or more."""
     return lambda tensor: tensor.ndim >= rank
 
 
-def _filled(tensor: torch.Tensor) -> bool:
+def filled(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has dimensions, and elements."""
     return tensor.ndim > 0 and tensor.numel() > 0
 
 
@@ -200,23 +202,23 @@ def _plain_complex(tensor: torch.Tensor) -> bool:
 
 
 VIEWS: tuple[View, ...] = (
-    View("aten.slice.Tensor", _ranked(1), _slice),
-    View("aten.select.int", _filled, _select),
+    View("aten.slice.Tensor", ranked(1), _slice),
+    View("aten.select.int", filled, _select),
     View("aten.view.default", _viewable, _new_shape),
-    View("aten.transpose.int", _ranked(2), _two_dims),
+    View("aten.transpose.int", ranked(2), _two_dims),
     View("aten.reshape.default", lambda t: t.numel() > 0, _new_shape),
-    View("aten.narrow.default", _ranked(1), _narrow),
+    View("aten.narrow.default", ranked(1), _narrow),
     View("aten.t.default", lambda t: t.ndim == 2, _nothing),
-    View("aten.permute.default", _ranked(2), _permute),
-    View("aten.diagonal.default", _ranked(2), _diagonal),
+    View("aten.permute.default", ranked(2), _permute),
+    View("aten.diagonal.default", ranked(2), _diagonal),
     View("aten.unsqueeze.default", lambda t: t.ndim < 5, _unsqueeze),
     View("aten.squeeze.dim", lambda t: 1 in t.shape, _squeeze),
     View("aten.expand.default", lambda t: t.ndim < 5 and t.numel() * 3 <= LARGEST, _expand),
-    View("aten.split.Tensor", _filled, _split),
+    View("aten.split.Tensor", filled, _split),
 )
 MORE_VIEWS: tuple[View, ...] = (
     View("aten.as_strided.default", lambda t: t.numel() > 0, _as_strided),
-    View("aten.unfold.default", lambda t: _filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
+    View("aten.unfold.default", lambda t: filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
     View("aten.view.dtype", lambda t: bool(_other_dtypes(t)), _dtype, _other_dtypes),
     View("aten._conj.default", lambda t: t.is_complex(), _nothing),
     View(
@@ -228,16 +230,16 @@ MORE_VIEWS: tuple[View, ...] = (
     View("aten.real.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.imag.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.unbind.int", lambda t: any(0 < n <= _PARTS for n in t.shape), _unbind),
-    View("aten.split_with_sizes.default", _filled, _sizes),
+    View("aten.split_with_sizes.default", filled, _sizes),
     View("aten.as_strided.default", lambda t: t.ndim > 0, _whole),
     View("aten.alias.default", _always, _nothing),
     View("aten.detach.default", _always, _nothing),
     View("aten.contiguous.default", _always, _nothing),
     View("aten.squeeze.default", _always, _nothing),
-    View("aten.movedim.int", _ranked(2), _move),
-    View("aten.flatten.using_ints", _filled, _nothing),
-    View("aten.unflatten.int", _filled, _unflatten),
-    View("aten.mT.default", _ranked(2), _nothing),
+    View("aten.movedim.int", ranked(2), _move),
+    View("aten.flatten.using_ints", filled, _nothing),
+    View("aten.unflatten.int", filled, _unflatten),
+    View("aten.mT.default", ranked(2), _nothing),
 )
 
 

@@ -15,10 +15,11 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.utils import _pytree as pytree
 
@@ -327,4 +328,15 @@ def install(folder: Path) -> None:
     for path in (str(folder), str(ROOT)):
         if path not in sys.path:
             sys.path.append(path)
+    targets.get.cache_clear()
+
+
+@contextlib.contextmanager
+def known(folder: Path) -> Iterator[None]:
+    """Makes these targets known, here too, for the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        install(folder)
+        patch.syspath_prepend(folder)
+        yield
     targets.get.cache_clear()

@@ -36,12 +36,8 @@ def wrong() -> Program:
 
 @pytest.fixture(scope="module", autouse=True)
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(misbehaving.ROOT)
-        misbehaving.install(folder := tmp_path_factory.mktemp("known"))
-        patch.syspath_prepend(folder)
+    with misbehaving.known(tmp_path_factory.mktemp("known")):
         yield
-    targets.get.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from corpus.store import Store
-from executor import targets
 from fuzz import journal
 from fuzz.accounts import accounts
 from fuzz.campaign import Plan, Totals, run_shard
@@ -21,12 +20,8 @@ BATCHES = 2
 
 @pytest.fixture(scope="module", autouse=True)
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(misbehaving.ROOT)
-        misbehaving.install(folder := tmp_path_factory.mktemp("known"))
-        patch.syspath_prepend(folder)
+    with misbehaving.known(tmp_path_factory.mktemp("known")):
         yield
-    targets.get.cache_clear()
 
 
 def campaign(name: str, folder: Path) -> Totals:
