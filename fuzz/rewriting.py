@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import msgspec
@@ -49,8 +50,11 @@ def renamed(call: Call, new: Callable[[int], Arg]) -> Call:
 
 
 def rerecord(program: Program, inputs: Inputs) -> Program | None:
-    """The same calls on other inputs, with the geometry that eager gives them; None if eager refuses one of them."""
-    if program.constants or program.raises:
+    """The same calls on other inputs, with the geometry that eager gives them; None if eager refuses another one of them.
+
+    A program whose last call eager refuses stays one.
+    """
+    if program.constants:
         return None
     if any(inputs.values[later] != inputs.values[earlier] for later, earlier in inputs.twins):
         return None
@@ -63,11 +67,10 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
     for index, tensor, value in zip(program.inputs, memory.allocate(apart).tensors, inputs.values, strict=True):
         given[index] = recorder.input(tensor, inputs.storages[value.storage])
         env[index] = tensor
-    try:
-        with quiet():
-            for call in program.calls:
-                _again(recorder, call, env)
-    except (RuntimeError, IndexError, ValueError):
+    with quiet(), contextlib.suppress(RuntimeError, IndexError, ValueError):
+        for call in program.calls:
+            _again(recorder, call, env)
+    if len(recorder.calls) < len(program.calls) or _refusal(recorder) != program.raises:
         return None
     place = [recorder.ref(value).index if value is not None else -1 for value in env]  # type: ignore[arg-type]
 
@@ -79,6 +82,10 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
         for param in program.params
     ]
     return recorder.program(params, rename(program.outputs, new), program.twins)
+
+
+def _refusal(recorder: Recorder) -> str | None:
+    return type(recorder.refused).__name__ if recorder.refused is not None else None
 
 
 def _again(recorder: Recorder, call: Call, env: list[object]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 import torch
 from hypothesis import Phase, given, settings
 
-from executor.args import refs
-from executor.program import Iota, Program
+from executor.args import Ref, refs
+from executor.program import Iota, Param, Program, Storage
+from executor.recorder import Recorder
 from executor.tracing import trace
 from executor.validate import validate, validate_geometry
 from fuzz.hazards import hazards
@@ -58,6 +60,23 @@ def test_sizes_layouts_dtypes_and_operators_become_plain() -> None:
     assert [call.op for call in reduced.calls] == ["aten.add_.Tensor"]
     assert sum(value.numel for value in reduced.entry.values) == 1
     assert {value.dtype for value in reduced.values} == {"float32"}
+
+
+def test_what_eager_refuses_in_the_end_is_reduced_like_any_other() -> None:
+    recorder = Recorder()
+    whole = torch.ones(6, dtype=torch.bool)
+    recorder.input(whole, Storage(6, Iota("bool")))
+    left = recorder.call(torch.ops.aten.slice.Tensor, whole, 0, 0, 4)
+    right = recorder.call(torch.ops.aten.slice.Tensor, whole, 0, 1, 5)
+    recorder.call(torch.ops.aten.logical_not_.default, whole)
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        recorder.call(torch.ops.aten.copy_.default, left, right)
+    program = recorder.program([Param("a", Ref(0))])
+    reduced = reduce(program, lambda candidate: candidate.raises is not None)
+    validate(reduced)
+    assert [call.op for call in reduced.calls] == ["aten.slice.Tensor", "aten.copy_.default"]
+    assert {value.dtype for value in reduced.values} == {"float32"}
+    assert max(value.numel for value in reduced.values) < 6
 
 
 @settings(max_examples=30, deadline=None, database=None, phases=(Phase.generate,))
