@@ -10,6 +10,7 @@ Exits with 1 if a program failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 
@@ -41,14 +42,15 @@ def main() -> int:
     options = parser.parse_args()
     start, done, failures = time.monotonic(), dict.fromkeys(MODES, 0), dict.fromkeys(MODES, 0)
     number = 0
-    while sum(done.values()) < options.programs and time.monotonic() - start < options.seconds:
-        mode = MODES[number % len(MODES)]
-        found = batch(mode, options.seed, number)
-        done[mode] += found.programs
-        failures[mode] += found.failures
-        number += 1
-        if found.smallest is not None:
-            print(f"{found.verdict}\n{found.smallest}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):  # what was done until then is told
+        while sum(done.values()) < options.programs and time.monotonic() - start < options.seconds:
+            mode = MODES[number % len(MODES)]
+            found = batch(mode, options.seed, number)
+            done[mode] += found.programs
+            failures[mode] += found.failures
+            number += 1
+            if found.smallest is not None:
+                print(f"{found.verdict}\n{found.smallest}", flush=True)
     rate = sum(done.values()) / (time.monotonic() - start)
     print(f"{'mode':8} {'programs':>9} {'failures':>9}")
     for mode in MODES:
