@@ -163,7 +163,7 @@ def draw_out(draw: Draw, scope: Scope, target: int) -> list[int]:
         for i in scope.alike(tensor.shape, tensor.dtype)
         if scope.may_read(target, i)
         for op in OUTS
-        if scope.takes(_out_name(op)) and _fits(scope, op, i)
+        if scope.takes(out_name(op)) and _fits(scope, op, i)
     ]
     if not rows:
         return [target]
@@ -181,13 +181,14 @@ def draw_out(draw: Draw, scope: Scope, target: int) -> list[int]:
         own = op.range(own, scope.range(second))
     else:
         own = op.range(own, own)
-    return scope.emit(_out_name(op), *args, range=own, out=tensor)
+    return scope.emit(out_name(op), *args, range=own, out=tensor)
 
 
 OUTS: tuple[Pointwise, ...] = (OPERATORS[1], OPERATORS[4], OPERATORS[7], OPERATORS[8], MORE_OPERATORS[1])
 
 
-def _out_name(op: Pointwise) -> str:
+def out_name(op: Pointwise) -> str:
+    """The overload that writes to `out=` what the operator computes."""
     return op.pure.rsplit(".", 1)[0] + ".out"
 
 

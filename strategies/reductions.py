@@ -8,6 +8,11 @@ from strategies.draws import Draw, below, choice
 from strategies.dtypes import EXACT, TRUTH, Range, kind
 from strategies.scope import Scope
 
+OPERATORS = (
+    "aten.sum.dim_IntList", "aten.sum.default", "aten.amax.default", "aten.amin.default", "aten.cumsum.default",
+    "aten.any.default",
+)  # fmt: skip
+
 
 def draw_reduction(draw: Draw, scope: Scope) -> list[int]:
     """A reduction of one value. Returns the value that it defines."""
@@ -20,14 +25,9 @@ def draw_reduction(draw: Draw, scope: Scope) -> list[int]:
     ordered, ranked = not tensor.is_complex(), tensor.ndim > 0
     total = torch.int64 if kind(tensor.dtype) in "bui" else tensor.dtype
     summed = summed and total in scope.dtypes
-    kinds = [op for op, fits in (
-        ("aten.sum.dim_IntList", ranked and summed),
-        ("aten.sum.default", summed),
-        ("aten.amax.default", ranked and tensor.numel() > 0 and ordered),
-        ("aten.amin.default", ranked and tensor.numel() > 0 and ordered),
-        ("aten.cumsum.default", ranked and summed),
-        ("aten.any.default", ordered and torch.bool in scope.dtypes),
-    ) if fits and scope.takes(op)]  # fmt: skip
+    extreme = ranked and tensor.numel() > 0 and ordered
+    fitting = (ranked and summed, summed, extreme, extreme, ranked and summed, ordered and torch.bool in scope.dtypes)
+    kinds = [op for op, fits in zip(OPERATORS, fitting, strict=True) if fits and scope.takes(op)]
     if not kinds:
         return [operand]
     op = choice(draw, kinds)
