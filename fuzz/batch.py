@@ -23,6 +23,7 @@ from fuzz.check import Verdict
 from fuzz.findings import Kind, TargetFailure, failure_class, kind_of
 from fuzz.pursuit import Pursuit
 from fuzz.runs import Interrupted
+from fuzz.uniform import BACKEND
 
 EXAMPLES = 200
 SLOW = 0.02  # seconds a program
@@ -113,6 +114,7 @@ class Batch:
             phases=(Phase.generate, Phase.shrink),
             report_multiple_bugs=False,
             print_blob=False,
+            backend=BACKEND,
         )
         @hypothesis.given(strategy)
         def property_(program: Program) -> None:

@@ -24,7 +24,7 @@ from strategies.refusals import draw_refused
 from strategies.scope import Scope
 
 LONGEST = 14  # statements
-_EACH_STOPS = 24  # one in so many statements is the last
+_EACH_STOPS = 9  # about one in so many statements is the last
 _KINDS = ("write", "view", "write", "pure", "write", "view", "pure", "reduction")
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
@@ -48,12 +48,12 @@ def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> 
     scope = Scope(limits)
     rare = below(draw, 3) == 2
     kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw)
-    kinds *= -(-_EACH_STOPS // len(kinds))
+    stop = ("",) * -(-len(kinds) // _EACH_STOPS)
     inputs, twins = draw_inputs(draw, scope, rare=rare)
     kind = choice(draw, kinds)
     while kind and len(scope.recorder.calls) < LONGEST:
         _statement(draw, scope, kind)
-        kind = choice(draw, ("", *kinds))
+        kind = choice(draw, (*stop, *kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
     if limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
         return scope.recorder.program(params, None, twins)
