@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 T = TypeVar("T")
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-_UP_TO = [st.integers(0, limit) for limit in range(256)]
+_UP_TO = [st.integers(0, limit) for limit in range(1024)]
 
 
 def below(draw: Draw, count: int) -> int:

@@ -143,9 +143,12 @@ def draw_write(draw: Draw, scope: Scope, target: int, operators: tuple[Pointwise
     return _emit(draw, scope, choice(draw, fits), target, in_place=True) if fits else [target]
 
 
-def draw_pure(draw: Draw, scope: Scope, operators: tuple[Pointwise, ...] = OPERATORS) -> list[int]:
-    """An out-of-place pointwise statement. Returns the value that it defines."""
-    operand = below(draw, scope.count)
+def draw_pure(
+    draw: Draw, scope: Scope, operators: tuple[Pointwise, ...] = OPERATORS, operand: int | None = None
+) -> list[int]:
+    """An out-of-place pointwise statement, on this first operand if one is given. Returns the value that it defines."""
+    if operand is None:
+        operand = below(draw, scope.count)
     fits = [
         op
         for op in operators

@@ -22,6 +22,7 @@ from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
 from strategies.refusals import draw_refused
 from strategies.scope import Scope
+from strategies.usage import draw_usage
 
 LONGEST = 14  # statements
 _EACH_STOPS = 9  # about one in so many statements is the last
@@ -29,7 +30,7 @@ _KINDS = ("write", "view", "write", "pure", "write", "view", "pure", "reduction"
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
-    ("out",), ("lists",),
+    ("out",), ("lists",), ("usage",),
 )  # fmt: skip
 _SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
 _NAMES = "abcd"
@@ -67,14 +68,12 @@ def _swarm(draw: Draw) -> tuple[str, ...]:
 
 
 def _statement(draw: Draw, scope: Scope, kind: str) -> None:
-    if kind in _WRITES or kind in ("lists", "pattern"):
+    if kind in _WRITES or kind in _SEVERAL:
         targets = scope.writable()
         if not targets:
             pointwise.draw_pure(draw, scope)
-        elif kind == "lists":
-            draw_lists(draw, scope, targets)
-        elif kind == "pattern":
-            draw_pattern(draw, scope, targets)
+        elif kind in _SEVERAL:
+            _SEVERAL[kind](draw, scope, targets)
         else:
             _WRITES[kind](draw, scope, choice(draw, targets))
     elif kind in ("view", "view+"):
@@ -99,6 +98,7 @@ _WRITES = {
     "indexed": draw_indexed,
     "out": pointwise.draw_out,
 }
+_SEVERAL = {"lists": draw_lists, "pattern": draw_pattern, "usage": draw_usage}  # statements, or targets of one
 _PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "smooth": smooth.OPERATORS}
 
 

@@ -1,0 +1,56 @@
+"""Single statements that patterns and shapes of use are made of: a slice, a store, an addition in place."""
+
+from __future__ import annotations
+
+from strategies.draws import Draw
+from strategies.dtypes import EXACT, Range, cast, kind
+from strategies.pointwise import COPY, draw_write
+from strategies.scope import Scope
+
+
+def rows(scope: Scope, index: int, start: int, stop: int) -> int:
+    """The value's rows from `start` up to `stop`, as a view."""
+    return scope.emit("aten.slice.Tensor", scope.tensor(index), 0, start, stop)[0]
+
+
+def write(draw: Draw, scope: Scope, index: int) -> None:
+    """A drawn in-place statement on the value, if it may be written."""
+    if scope.value(index).footprint.self_overlaps:
+        return
+    draw_write(draw, scope, index)
+
+
+def stores(scope: Scope, target: int, source: int) -> bool:
+    """Whether the source can be copied to the target: no broadcast, a cast that is the same everywhere."""
+    a, b = scope.tensor(target), scope.tensor(source)
+    return (
+        a.shape == b.shape
+        and scope.may_read(target, source)
+        and cast(scope.range(source), b.dtype, a.dtype) is not None
+    )
+
+
+def store(scope: Scope, target: int, source: int) -> None:
+    """Copies the source, which `stores` allowed before; nothing if it is too large by now."""
+    found = cast(scope.range(source), scope.tensor(source).dtype, scope.tensor(target).dtype)
+    if found is not None and scope.takes(COPY):
+        scope.emit(COPY, scope.tensor(target), scope.tensor(source), range=found)
+
+
+def adds(scope: Scope, target: int, source: int) -> bool:
+    """Whether the source can be added in place: no broadcast, no cast, no sum beyond what is exact."""
+    a, b = scope.tensor(target), scope.tensor(source)
+    alike = a.shape == b.shape and a.dtype is b.dtype and kind(a.dtype) != "b"
+    return alike and scope.may_read(target, source) and _sum(scope, target, source).within(EXACT[a.dtype])
+
+
+def add(scope: Scope, target: int, source: int) -> None:
+    """Adds the source in place, which `adds` allows."""
+    if scope.takes("aten.add_.Tensor"):
+        total = _sum(scope, target, source)
+        scope.emit("aten.add_.Tensor", scope.tensor(target), scope.tensor(source), range=total)
+
+
+def _sum(scope: Scope, target: int, source: int) -> Range:
+    one, other = scope.range(target), scope.range(source)
+    return Range(one.low + other.low, one.high + other.high)
