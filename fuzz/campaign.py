@@ -21,6 +21,7 @@ from fuzz.accounts import FAILURES, outcome
 from fuzz.against import against, opened
 from fuzz.batch import Batch
 from fuzz.check import TIME_LIMIT, Verdict, check
+from fuzz.coverage import Watched
 from fuzz.findings import Kind, kind_of
 from fuzz.flight import Flight
 from fuzz.isolation import Isolated, contained
@@ -28,6 +29,7 @@ from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
 from fuzz.known import Known
+from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
 from strategies.programs import programs
@@ -35,7 +37,6 @@ from strategies.programs import programs
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
 HEAD_START = {"exception": 1, "timeout": 1, "memory-limit": 1, "state": 1, "strides": 1, "identity": 2}
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
-SECONDS_BETWEEN_PULSES = 4.0
 OTHERS_SHARE = 8  # a failure met on the way is shrunk for such a part of the time for one
 SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
 
@@ -74,33 +75,6 @@ class Totals:
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-
-
-class Pulse:
-    """Writes a shard's totals to its journal: after each batch, and now and then within one, so that progress shows."""
-
-    def __init__(self, plan: Plan, totals: Totals, journal: Journal, start: float) -> None:
-        self._plan, self._totals, self._journal, self._start = plan, totals, journal, start
-        self._last = start
-
-    def judged(self, programs: int, failures: int) -> None:
-        """Writes, if the last time is long ago, the totals with those of the batch that runs."""
-        if time.monotonic() > self._last + SECONDS_BETWEEN_PULSES:
-            self.write(programs, failures)
-
-    def write(self, programs: int = 0, failures: int = 0) -> None:
-        """Writes the totals of all batches that ended, and what is given on top."""
-        self._last = time.monotonic()
-        self._journal.write(
-            "batch",
-            target=self._plan.target,
-            shard=self._plan.shard,
-            programs=self._totals.programs + programs,
-            failures=self._totals.failures + failures,
-            batches=self._totals.batches,
-            counts=dict(self._totals.counts),
-            seconds=round(self._last - self._start, 3),
-        )
 
 
 def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
@@ -144,7 +118,8 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
     ):
         for flag, why in plan.flags.stale(whole, (plan.shard, plan.shards)):
             journal.write("stale", target=plan.target, flag=flag.name, why=why)
-        compiler = plan.flags.narrowed(whole)
+        narrowed = plan.flags.narrowed(whole)
+        compiler = narrowed if isinstance(narrowed, Isolated) else Watched(narrowed)
         other = stack.enter_context(_other(plan, stacks)) if plan.against else None
         totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight, other).run()
         journal.write("done", target=plan.target, shard=plan.shard)
@@ -169,29 +144,35 @@ class Shard:
         self._plan, self._compiler, self._keeper, self._flight = plan, compiler, keeper, flight
         self._totals = Totals(findings=keeper.findings)
         self._shrunk = Counter[Kind]()
+        self._batch: Batch | None = None
         self._start = time.monotonic()
-        self._pulse = Pulse(plan, self._totals, keeper.journal, self._start)
+        self._pulse = Pulse(keeper.journal, compiler, plan.shard, self._totals.counts)
 
     def run(self) -> Totals:
         """All batches."""
         plan, totals = self._plan, self._totals
-        while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
-            self._batch(batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
-            self._compiler.reset()
+        self._pulse.begin(self._limits, targets.versions(self._compiler))
+        try:
+            while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
+                self._run(batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
+                self._compiler.reset()
+        finally:
+            self._pulse.coverage()
         return totals
 
-    def _batch(self, seed: int) -> None:
+    def _run(self, seed: int) -> None:
+        """One batch, and what it found."""
         plan, totals = self._plan, self._totals
         judged = judge(self._compiler, seed, exact=plan.exact)
         if self._other_compiler is not None:
             judged = against(judged, judge(self._other_compiler, seed, exact=plan.exact))
         watched = self._watched(judged, seed)
-        batch = Batch(
+        batch = self._batch = Batch(
             watched,
             plan.deadline,
             plan.shrink_seconds,
             muted(self._shrunk, seed),
-            self._pulse.judged,
+            lambda programs, failures: self._pulse.judged(totals.batches),
             target=self._compiler,
         )
         repeats = 0  # after an interrupt there is no time for them
@@ -202,11 +183,15 @@ class Shard:
             totals.batches += 1
             self._count()
             for verdict in self._found(batch):
-                self._keeper.keep(verdict, judged, repeats)
-            self._pulse.write()
+                self._keep(verdict, judged, repeats)
+            self._pulse.totals(totals.batches)
         others = batch.pursuit.others if batch.pursuit is not None else {}
         for other in others.values():
             self._other(other, watched, judged)
+
+    def _keep(self, verdict: Verdict, judged: Judge, repeats: int) -> None:
+        self._pulse.turn("replay")
+        self._keeper.keep(verdict, judged, repeats)
 
     def _count(self) -> None:
         totals = self._totals
@@ -238,9 +223,9 @@ class Shard:
         signed = pursuit.signed()
         self._shrunk.update({kind, kind_of(signed)})
         if plan.flags.covers(signed, signed.signature) is None:
-            self._keeper.keep(signed, judged, REPEATS if why != "interrupted" else 0)
+            self._keep(signed, judged, REPEATS if why != "interrupted" else 0)
         self._count()
-        self._pulse.write()
+        self._pulse.totals(self._totals.batches)
         if why == "interrupted":
             raise KeyboardInterrupt
 
@@ -249,8 +234,12 @@ class Shard:
         counts, again = self._totals.counts, called_again(seed)
 
         def verdict(program: Program) -> Verdict:
+            drawn = self._batch is not None and self._batch.pursuit is None
+            self._pulse.turn("generate" if drawn else "shrink")
             self._flight.begin(program, counts, again=again)
             found = judged(program)
+            if drawn:
+                self._pulse.see(program, self._compiler)
             flag = self._plan.flags.covers(found) if not found.ok else None
             if flag is not None:
                 counts["known"] += 1

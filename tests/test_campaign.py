@@ -228,7 +228,7 @@ def test_ctrl_c_while_a_program_is_drawn_is_no_flaky_strategy() -> None:
 
 
 def test_progress_shows_within_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.campaign.SECONDS_BETWEEN_PULSES", 0.0)
+    monkeypatch.setattr("fuzz.pulse.SECONDS_BETWEEN_PULSES", 0.0)
     shard("null", tmp_path, batches=1)
     counts = [event["programs"] for event in journal.read(tmp_path / "run") if event["event"] == "batch"]
     assert counts[0] == 1
