@@ -11,7 +11,7 @@ from executor.args import Arg, Dict, List, Ref, Tuple, refs, to_python
 from executor.errors import ArgumentError
 from executor.memory import literal_tensor
 from executor.program import Call, Program
-from executor.schema import resolve
+from executor.schema import changes_metadata, resolve
 
 
 def run(program: Program, inputs: Sequence[torch.Tensor]) -> Any:
@@ -31,10 +31,15 @@ def run(program: Program, inputs: Sequence[torch.Tensor]) -> Any:
 
 def step(call: Call, env: list[Any]) -> None:
     """Runs one call on the tensors in `env`, and puts its results there."""
-    kwargs = {name: to_python(arg, env) for name, arg in call.kwargs}
-    out = resolve(call.op)(*[to_python(arg, env) for arg in call.args], **kwargs)
-    for index, tensor in zip(call.results, flatten(out), strict=True):
+    args = [to_python(arg, env) for arg in call.args]
+    out = resolve(call.op)(*args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    for index, tensor in zip(call.results, returned(call.op, args, out), strict=True):
         env[index] = tensor
+
+
+def returned(op: str, args: Sequence[Any], out: Any) -> list[torch.Tensor]:
+    """The tensors that a call returned, in order; the tensor itself of one that changes a tensor's metadata."""
+    return [args[0]] if changes_metadata(op) else flatten(out)
 
 
 def flatten(out: Any) -> list[torch.Tensor]:

@@ -71,7 +71,7 @@ class Compiled:
         return backend.settled(compilation, program) if self.aliases == "auto" else compilation
 
     def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
-        tracer = Tracer(self._fn, args, kwargs, contents=False)
+        tracer = Tracer(self._fn, args, kwargs, contents=False, metadata=False)
         try:
             return tracer.trace()
         except Exception as error:

@@ -14,7 +14,10 @@ import msgspec
 from executor.args import refs
 from executor.geometry import Overlap, overlap
 from executor.program import Program, Value
-from executor.schema import accesses
+from executor.schema import accesses, changes_metadata
+from executor.schema_fixes import SET_DATA
+
+GIVES_DATA = frozenset({"aten.set_.source_Tensor", SET_DATA})  # a tensor lies where another does from then on
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,7 +28,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
-    and so must the compiler.
+    and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
+    as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by giving it another tensor's data.
     """
 
     aliased_inputs: bool = True
@@ -36,6 +40,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     numbers: bool = True
     later_calls: bool = True
     raising: bool = True
+    metadata_mutation: bool = True
+    metadata_of_inputs: bool = True
 
 
 class Limits(Switches, frozen=True, kw_only=True):
@@ -75,17 +81,27 @@ class Limits(Switches, frozen=True, kw_only=True):
             yield f"eager refuses {program.calls[-1].op}"
         if not self.written_inputs_returned:
             yield from _returned_and_written(program, names)
+        yield from self._of_calls(program)
+        unknown = sorted(name for name in {value.dtype for value in program.values} if not self.takes_dtype(name))
+        yield from (f"dtype {name} is not supported" for name in unknown)
+
+    def _of_calls(self, program: Program) -> Iterator[str]:
+        objects = {i: i for i in program.inputs}  # of values that are an input's tensor object, the input
         for call in program.calls:
             if call.op in self.banned_ops:
                 yield f"{call.op} is not supported"
             if (
                 not self.overlapping_as_strided
-                and call.op == "aten.as_strided.default"
+                and call.op in ("aten.as_strided.default", "aten.as_strided_.default")
                 and any(program.values[i].footprint.self_overlaps for i in call.results)
             ):
-                yield "a result of aten.as_strided.default overlaps itself"
-        unknown = sorted(name for name in {value.dtype for value in program.values} if not self.takes_dtype(name))
-        yield from (f"dtype {name} is not supported" for name in unknown)
+                yield f"a result of {call.op} overlaps itself"
+            if changes_metadata(call.op):
+                if not self.metadata_mutation:
+                    yield f"{call.op} changes a tensor's shape or storage in place"
+                if not self.metadata_of_inputs and call.operands[0] in objects and call.op not in GIVES_DATA:
+                    yield f"{call.op} changes an input's shape in place"
+                objects |= {i: objects[call.operands[0]] for i in call.results if call.operands[0] in objects}
 
     def _of_inputs(self, program: Program, names: dict[int, str]) -> Iterator[str]:
         for a, b in combinations(program.inputs, 2):

@@ -23,7 +23,8 @@ _PATTERN = bytes([0xA5]) * GUARD
 class Memory:
     """Storages with guard bands, and the tensors on them.
 
-    `tensors[k]` is input k; the same object stands twice where one tensor is passed twice.
+    `tensors[k]` is input k; the same object stands twice where one tensor is passed twice. Storages that are not
+    `guarded` are torch's own, which can be resized.
     """
 
     def __init__(
@@ -33,7 +34,10 @@ class Memory:
         devices: Sequence[str],
         values: Sequence[Value],
         twins: Sequence[tuple[int, int]] = (),
+        *,
+        guarded: bool = True,
     ) -> None:
+        self._guarded = guarded
         self._buffers: list[np.ndarray] = []
         self.bases: list[torch.Tensor] = []
         for data, dtype, device in zip(contents, dtypes, devices, strict=True):
@@ -55,17 +59,20 @@ class Memory:
         base = (
             torch.frombuffer(buffer, dtype=dtype, count=count, offset=GUARD) if count else torch.empty(0, dtype=dtype)
         )
+        base = base if self._guarded else base.clone()
         self.bases.append(base if device == "cpu" else base.to(device))
 
     def contents(self, storage: int) -> np.ndarray:
         """The bytes of a storage now, as a uint8 array; not a copy if it lies on the CPU."""
         base = self.bases[storage]
-        if base.is_cpu:
+        if base.is_cpu and self._guarded:
             return self._buffers[storage][GUARD:-GUARD]
-        return base.view(torch.uint8).cpu().numpy()
+        home = base.untyped_storage()  # shorter than it was, perhaps
+        raw = torch.empty(0, dtype=torch.uint8, device=base.device)
+        return raw.set_(home, 0, (min(home.nbytes(), base.nbytes),), (1,)).cpu().numpy()
 
     def damaged(self) -> list[int]:
-        """The storages beside which something was written out of bounds. Only CPU storages have guards that show it."""
+        """The storages beside which something was written out of bounds. Only guarded CPU storages show it."""
         return [
             i
             for i, buffer in enumerate(self._buffers)
@@ -100,7 +107,7 @@ def on_base(base: torch.Tensor, value: Value) -> torch.Tensor:
     return base
 
 
-def allocate(inputs: Inputs) -> Memory:
+def allocate(inputs: Inputs, *, guarded: bool = True) -> Memory:
     """Fresh memory with the contents that `inputs` asks for."""
     storages = inputs.storages
     return Memory(
@@ -109,6 +116,7 @@ def allocate(inputs: Inputs) -> Memory:
         [s.device for s in storages],
         inputs.values,
         inputs.twins,
+        guarded=guarded,
     )
 
 
@@ -218,7 +226,7 @@ def describe(tensors: Sequence[torch.Tensor], *, fill: bool = True) -> Inputs:
     return Inputs(tuple(storages), tuple(values), tuple(twins))
 
 
-def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True) -> Memory:
+def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True, guarded: bool = True) -> Memory:
     """Guarded copies of the tensors' storages, with the same tensors on them; the originals stay as they are.
 
     Without `twins`, a tensor that stands there twice becomes two tensor objects.
@@ -231,7 +239,8 @@ def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True) -> Memory:
             raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
             raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
             data[value.storage], dtypes[value.storage] = to_bytes(raw), value.dtype
-    return Memory(data, dtypes, [s.device for s in inputs.storages], inputs.values, inputs.twins if twins else ())
+    devices, pairs = [s.device for s in inputs.storages], inputs.twins if twins else ()
+    return Memory(data, dtypes, devices, inputs.values, pairs, guarded=guarded)
 
 
 def whole(storage: int, dtype: str, count: int) -> Value:

@@ -2,7 +2,9 @@
 
 A program is in *memory form*. A `Storage` is a flat allocation. A `Value` is one tensor object, as geometry on a storage,
 so aliasing is known exactly and never guessed from an operator's name. A `Call` is one ATen overload: a view op computes
-an address only; an in-place op returns the `Value` that it wrote. Everything is immutable and hashable.
+an address only; an in-place op returns the `Value` that it wrote. One that changes what a tensor is (`transpose_`, `set_`) returns a new
+value, the same tensor object under its new geometry, and the value that it took is gone. Everything is immutable and
+hashable.
 """
 
 from __future__ import annotations
@@ -107,7 +109,8 @@ class Source(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     """One ATen overload ("aten.add_.Tensor") with its arguments and the values that it returns.
 
-    `results` holds one index per returned tensor, lists flattened. It is empty for a call that eager refuses.
+    `results` holds one index per returned tensor, lists flattened. It is empty for a call that eager refuses. A call that
+    changes a tensor's metadata has one, a value that is new, also if the operator returns nothing.
     """
 
     op: str

@@ -6,6 +6,7 @@ tracer and the strategies record through this one class.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,16 +14,19 @@ import torch
 
 from executor.args import Arg, Ref, Tuple, to_arg
 from executor.errors import TraceError
-from executor.interpreter import flatten
+from executor.interpreter import returned
 from executor.memory import literal, value_of
 from executor.program import Call, Param, Program, Source, Storage, Value
-from executor.schema import op_name
+from executor.schema import changes_metadata, op_name
 
 LITERAL_LIMIT = 4096  # elements of a constant that a program may hold
 
 
 class Recorder:
-    """The storages, values and calls so far. `tensors[i]` is the live tensor of value i."""
+    """The storages, values and calls so far. `tensors[i]` is the live tensor of value i.
+
+    A call that changes a tensor's metadata makes a new value of it; `current` tells which value a tensor is now.
+    """
 
     def __init__(self) -> None:
         self.storages: list[Storage] = []
@@ -33,6 +37,7 @@ class Recorder:
         self.refused: BaseException | None = None
         self._index: dict[int, int] = {}
         self._homes: dict[int, int] = {}
+        self._left: list[torch.UntypedStorage] = []  # by tensors; kept, so that their addresses stay unique
 
     def input(self, tensor: torch.Tensor, storage: Storage) -> int:
         """Registers an input; `storage` describes the memory that it lies on, if that is new. Returns its index."""
@@ -63,19 +68,28 @@ class Recorder:
         name = op_name(op)
         given = tuple(to_arg(arg, self.ref) for arg in args)
         named = tuple((key, to_arg(arg, self.ref)) for key, arg in kwargs.items())
+        if changes_metadata(name):
+            _check_size(name, args)
+            self._left.append(args[0].untyped_storage())
         try:
             out = op(*args, **kwargs)
         except Exception as error:
             self.calls.append(Call(name, given, named, (), source))
             self.refused = error
             raise
-        results = tuple(self._result(tensor) for tensor in flatten(out))
+        if changes_metadata(name):
+            del self._index[id(args[0])]
+        results = tuple(self._result(tensor) for tensor in returned(name, args, out))
         self.calls.append(Call(name, given, named, results, source))
         return out
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether this very tensor object is a value of the program."""
         return id(tensor) in self._index
+
+    def current(self, index: int) -> int:
+        """The value that the tensor object of this value is now: another one if a call has changed its metadata."""
+        return self._index[id(self.tensors[index])]
 
     def ref(self, tensor: torch.Tensor) -> Ref:
         """The reference to a tensor that this program made or was given."""
@@ -118,6 +132,15 @@ class Recorder:
             self._homes[storage._cdata] = len(self.storages)
             self.storages.append(Storage(storage.nbytes(), None, str(tensor.device)))
         return self._add(tensor)
+
+
+def _check_size(name: str, args: Sequence[Any]) -> None:
+    """Raises `TraceError` for a call that would make its tensor's storage longer: a storage has one size."""
+    if name.startswith("aten.resize_"):
+        tensor, size = args[0], args[1]
+        count = size.numel() if isinstance(size, torch.Tensor) else math.prod(size)
+        if (tensor.storage_offset() + count) * tensor.itemsize > tensor.untyped_storage().nbytes():
+            raise TraceError("it makes the tensor's storage longer, which is not supported")
 
 
 def outputs_tree(outputs: Sequence[int]) -> Arg:

@@ -11,20 +11,22 @@ from torch._ops import OpOverload
 from executor.args import Arg, refs
 from executor.errors import ProgramError
 from executor.program import Call, Program
-from executor.schema_fixes import HIDDEN_VIEWS, HIDDEN_WRITES, OVERWRITES
+from executor.schema_fixes import HIDDEN_VIEWS, HIDDEN_WRITES, OVERWRITES, SET_DATA
 
 
 class Effects(NamedTuple):
     """What an operator does to its arguments, by their names.
 
     `writes`: arguments whose memory is written. `only_written`: those of them that are not read. `views`: whether some
-    result is an address computed from an argument, with no element read.
+    result is an address computed from an argument, with no element read. `metadata`: whether it changes what its first
+    argument is, and touches no element at all.
     """
 
     names: tuple[str, ...]
     writes: frozenset[str]
     only_written: frozenset[str]
     views: bool
+    metadata: bool
 
 
 class Accesses(NamedTuple):
@@ -56,16 +58,24 @@ def op_name(op: OpOverload) -> str:
 
 
 @lru_cache(maxsize=4096)
+def changes_metadata(name: str) -> bool:
+    """Whether the operator of this name gives its first argument another shape, strides, offset or storage in place."""
+    return torch.Tag.inplace_view in resolve(name).tags or name == SET_DATA
+
+
+@lru_cache(maxsize=4096)
 def effects(name: str) -> Effects:
     """What the operator of this name does to its arguments."""
     schema = resolve(name)._schema
     names = tuple(argument.name for argument in schema.arguments)
+    if changes_metadata(name):
+        return Effects(names, frozenset(), frozenset(), views=True, metadata=True)
     declared = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
     outs = {a.name for a in schema.arguments if a.is_out}
     writes = declared | outs | set(HIDDEN_WRITES.get(name, ()))
     only_written = outs | ({names[0]} if name in OVERWRITES else set())
     views = name in HIDDEN_VIEWS or any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-    return Effects(names, frozenset(writes), frozenset(only_written), views)
+    return Effects(names, frozenset(writes), frozenset(only_written), views, metadata=False)
 
 
 def bound(call: Call) -> tuple[tuple[str, Arg], ...]:
@@ -79,10 +89,12 @@ def bound(call: Call) -> tuple[tuple[str, Arg], ...]:
 def accesses(program: Program, call: Call) -> Accesses:
     """The values of `program` that `call` reads and writes.
 
-    A view op reads nothing. An operator that may return either a view or a copy (`reshape`) reads when it copied, which
+    A view op reads nothing, and neither does one that changes a tensor's metadata. An operator that may return either a view or a copy (`reshape`) reads when it copied, which
     the program records as a result on a storage of its own.
     """
     effect = effects(call.op)
+    if effect.metadata:
+        return Accesses((), ())
     reads: dict[int, None] = {}
     writes: dict[int, None] = {}
     homes = {program.values[i].storage for i in call.results} if effect.views else set()

@@ -12,6 +12,10 @@ HIDDEN_WRITES: dict[str, tuple[str, ...]] = {
     "aten.miopen_batch_norm.default": ("running_mean", "running_var"),
 }
 
+# Operators that change what a tensor object is without the tag `inplace_view`: this one is what assigning to `Tensor.data`
+# does, and returns nothing.
+SET_DATA = "aten.set_data.default"
+
 # Calls whose result lies on their first argument's storage although the schema declares no alias.
 HIDDEN_VIEWS: frozenset[str] = frozenset({"aten._unsafe_view.default"})
 

@@ -26,7 +26,8 @@ from executor.errors import ArgumentError, DataDependentError, TraceError
 from executor.memory import clone, describe, dtype_name, literal
 from executor.program import Inputs, Iota, Literal, Param, Program, Source
 from executor.recorder import LITERAL_LIMIT, Recorder
-from executor.schema import op_name
+from executor.schema import changes_metadata, op_name, resolve
+from executor.schema_fixes import SET_DATA
 
 _HERE = str(Path(__file__).resolve().parent) + os.sep
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
@@ -76,12 +77,21 @@ def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
 
 
 class Tracer:
-    """One function, clones of its arguments, and the recorder that fills as it runs."""
+    """One function, clones of its arguments, and the recorder that fills as it runs.
+
+    Without `metadata`, calls that change what a tensor is (`transpose_`) are refused.
+    """
 
     def __init__(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, contents: bool = True
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        contents: bool = True,
+        metadata: bool = True,
     ) -> None:
-        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.fn, self.args, self.kwargs, self.metadata = fn, args, kwargs, metadata
         tensors: list[torch.Tensor] = []
 
         def ref(tensor: torch.Tensor) -> Ref:
@@ -105,10 +115,31 @@ class Tracer:
         clones = iter(self.clones)
         # The caller's own containers, so that a named tuple still has its names.
         args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
-        functions = _Functions()
-        with functions, _Record(self.recorder, functions):
+        functions = _Functions(self)
+        with functions, _Record(self, functions):
             out = self.fn(*args, **kwargs)
+        self._check_twins()
         return self.recorder.program(self.params, self._returned(out), self.inputs.twins)
+
+    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Runs and records a call. Raises `TraceError` for one that cannot be part of the program, with its source line."""
+        source = _source()
+        refuse(op, args, source)
+        if not self.metadata and changes_metadata(op_name(op)):
+            raise TraceError(
+                f"{op_name(op)} at {_at(source)} changes a tensor's shape or storage in place, which is not "
+                "supported; use the out-of-place view"
+            )
+        try:
+            return self.recorder.record(op, args, kwargs, source)
+        except TraceError as error:
+            raise type(error)(f"{error} ({op_name(op)} at {_at(source)})") from None
+
+    def _check_twins(self) -> None:
+        """A tensor that is passed twice is two tensor objects here, of which a change would show in one."""
+        for position in sorted(position for pair in self.inputs.twins for position in pair):
+            if self.recorder.current(position) != position:
+                raise TraceError("a tensor that is passed twice changes its shape or storage, which is not supported")
 
     def _returned(self, out: Any) -> Arg:
         check_returned(out)
@@ -123,9 +154,9 @@ class Tracer:
 
 
 class _Record(TorchDispatchMode):
-    def __init__(self, recorder: Recorder, functions: _Functions) -> None:
+    def __init__(self, tracer: Tracer, functions: _Functions) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.recorder, self.functions = recorder, functions
+        self.tracer, self.functions = tracer, functions
         self.last: tuple[Any, object] = (None, None)
 
     def __torch_dispatch__(
@@ -133,29 +164,28 @@ class _Record(TorchDispatchMode):
     ) -> Any:
         if str(func) in _LIFTS:
             out = func(*args)
-            if not self.recorder.knows(out):
-                self.recorder.constant(out)
+            if not self.tracer.recorder.knows(out):
+                self.tracer.recorder.constant(out)
             return out
         # Factories and dtype views detach what they have just made, because the recorder holds it too. That is no call
         # of the user's, and without it what a program prints traces to the same program.
         running = self.functions.running
         if func is torch.ops.aten.detach.default and self.last[0] is args[0] and self.last[1] is running is not None:
             return args[0]
-        source = _source()
-        refuse(func, args, source)
-        try:
-            out = self.recorder.record(func, args, kwargs or {}, source)
-        except TraceError as error:
-            raise type(error)(f"{error} ({op_name(func)} at {_at(source)})") from None
+        out = self.tracer.record(func, args, kwargs or {})
         self.last = out, running
         return out
 
 
 class _Functions(TorchFunctionMode):
-    """Knows which call of a torch function runs; refuses the methods that read memory without a dispatched call."""
+    """Knows which call of a torch function runs; refuses the methods that read memory without a dispatched call.
 
-    def __init__(self) -> None:
+    Assigning to `Tensor.data` is no dispatched call either, and is recorded here.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
         super().__init__()
+        self.tracer = tracer
         self.running: object = None
 
     def __torch_function__(
@@ -167,10 +197,7 @@ class _Functions(TorchFunctionMode):
                 "a program cannot depend on data"
             )
         if func == _SET_DATA:  # each access makes a wrapper of its own
-            raise TraceError(
-                f"assigning to Tensor.data at {_at(_source())} changes what a tensor is, which is not "
-                "supported; use copy_ to change its contents"
-            )
+            return self.tracer.record(resolve(SET_DATA), args, {})
         before, self.running = self.running, object()
         try:
             return func(*args, **(kwargs or {}))
@@ -198,11 +225,8 @@ def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None
         raise TraceError(
             f"{name} at {_at(source)} draws random numbers, which is not supported; pass them as an argument"
         )
-    if torch.Tag.inplace_view in op.tags:
-        raise TraceError(
-            f"{name} at {_at(source)} changes a tensor's shape or storage in place, which is not supported; "
-            "use the out-of-place view"
-        )
+    if name.startswith("aten.set_.source_Storage"):
+        raise TraceError(f"{name} at {_at(source)} takes a storage, which is not supported; use set_ with a tensor")
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:

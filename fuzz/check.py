@@ -178,10 +178,15 @@ def examine(
 
 
 def _refusal(compiler: Target, subject: Subject, error: BaseException | None) -> str | None:
-    """What the compiler says that it does not support. Ours says it of functions only: it has to take any program."""
+    """What the compiler says that it does not support. Ours says it of functions only: it has to take any program.
+
+    That is, any within its limits, which a function's need not be.
+    """
     if error is None:
         return None
-    if subject.program is None and isinstance(error, TraceError | ArgumentError):
+    if isinstance(error, TraceError | ArgumentError) and (
+        subject.program is None or compiler.limits.refuse(subject.program) is not None
+    ):
         return str(error)
     return compiler.refusal(error)
 

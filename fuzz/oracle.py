@@ -7,14 +7,14 @@ size one and of empty tensors, and where in its own fresh storage a single outpu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from executor.memory import Memory, dtype_name
-from fuzz.runs import LAYOUT, Run, Timeout
+from fuzz.runs import Run, Timeout
 
 # From the symptom that says most to the one that says least.
 SYMPTOMS = ("crash", "memory-limit", "timeout", "exception", "no-exception", "structure", "dtype", "shape", "value",
@@ -44,7 +44,7 @@ class Mismatch(NamedTuple):
 
 
 Close = Callable[[int, torch.Tensor, torch.Tensor], bool]
-"""Whether tensor k of the outputs followed by the inputs is close enough: the expected one, then the actual one."""
+"""Whether tensor k is close enough, of the outputs, the storages and the inputs in a row: the expected one, then the actual."""
 
 
 def compare(
@@ -60,6 +60,7 @@ def compare(
     if not any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found):
         if eager.error is None:
             found += _outputs(eager, compiled, close)
+            found += _moved(eager, compiled, close)
         if not undefined:
             found += _memory(eager.memory, compiled.memory, frozenset(mixed), close, len(eager.leaves))
     return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
@@ -84,6 +85,11 @@ def _changes(eager: Run, compiled: Run) -> Iterator[Mismatch]:
     for name in compiled.changed:
         if name not in eager.changed:
             yield Mismatch("state", name, "no change", "a change that outlives the run", name)
+    if not set(compiled.moved) <= set(eager.moved):
+        yield Mismatch("state", LAYOUT, "no change", "a change that outlives the run", LAYOUT)
+
+
+LAYOUT = "an input's layout"
 
 
 def _alike(eager: BaseException | None, compiled: BaseException | None) -> bool:
@@ -126,6 +132,31 @@ def _outputs(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatc
         elif not same_objects(expected, actual):
             yield Mismatch("value", where, repr(expected), repr(actual))
     yield from _topology(eager, compiled)
+
+
+def _moved(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatch]:
+    """Differences in the inputs whose metadata eager changes: they are results, too, as long as all can be compared."""
+    count, names = len(eager.leaves) + len(eager.memory.bases), [f"input {k}" for k in eager.moved]
+    pairs = [(eager.memory.tensors[k], compiled.memory.tensors[k]) for k in eager.moved]
+    for k, where, (expected, actual) in zip(eager.moved, names, pairs, strict=True):
+        if not is_dense(actual):
+            yield Mismatch("structure", where, "Tensor", kind_of_leaf(actual))
+            return
+        yield from _tensor(where, count + k, expected, actual, close)
+    for where, here, there in zip(
+        names, _places_of(eager, eager.moved), _places_of(compiled, eager.moved), strict=True
+    ):
+        if here != there:
+            yield Mismatch("alias", where, here, there)
+            return
+
+
+def _places_of(run: Run, inputs: Sequence[int]) -> list[str]:
+    """Where these inputs lie, as `places` says of outputs."""
+    if not inputs:
+        return []
+    leaves = [leaf for leaf in run.leaves if isinstance(leaf, torch.Tensor) and is_dense(leaf)]
+    return places(run._replace(leaves=(*leaves, *[run.memory.tensors[k] for k in inputs])))[len(leaves) :]
 
 
 def same_objects(a: Any, b: Any) -> bool:
@@ -264,6 +295,9 @@ def _memory(
     for i in range(len(eager.bases)):
         expected, actual = eager.contents(i), compiled.contents(i)
         if np.array_equal(expected, actual):
+            continue
+        if expected.shape != actual.shape:  # it was resized
+            yield Mismatch("memory", f"storage {i}", f"{len(expected)} bytes", f"{len(actual)} bytes")
             continue
         base, other = eager.bases[i], compiled.bases[i]
         if i in mixed or base.nbytes < len(expected):

@@ -50,7 +50,7 @@ class Judge:
 
     def _pick(self, k: int) -> torch.Tensor | None:
         golden = self._golden
-        picked = golden.leaves[k] if k < len(golden.leaves) else golden.memory.bases[k - len(golden.leaves)]
+        picked = (*golden.leaves, *golden.memory.bases, *golden.memory.tensors)[k]
         return picked if isinstance(picked, torch.Tensor) else None
 
 

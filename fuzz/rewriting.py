@@ -9,10 +9,11 @@ import msgspec
 
 from executor import memory
 from executor.args import Arg, Ref, Tuple, refs, rename, to_python
-from executor.interpreter import flatten
+from executor.errors import TraceError
+from executor.interpreter import returned
 from executor.program import Call, Inputs, Program
 from executor.recorder import Recorder
-from executor.schema import resolve
+from executor.schema import changes_metadata, resolve
 from fuzz.runs import quiet
 
 
@@ -29,16 +30,25 @@ def without(program: Program, gone: set[int]) -> Program:
         else:
             calls.append(call)
     outputs = [i for i in refs(program.outputs) if i not in lost]
-    tree = program.outputs if len(outputs) == len(list(refs(program.outputs))) else returning(outputs, program)
     raises = program.raises if calls and not calls[-1].results else None
-    return compact(msgspec.structs.replace(program, calls=tuple(calls), outputs=tree, raises=raises))
+    shorter = msgspec.structs.replace(program, calls=tuple(calls), raises=raises)
+    tree = program.outputs if len(outputs) == len(list(refs(program.outputs))) else returning(outputs, shorter)
+    return compact(msgspec.structs.replace(shorter, outputs=tree))
 
 
 def returning(outputs: list[int], program: Program) -> Arg:
-    """An outputs tree: the one value, a tuple of several, or the first input if there is none."""
+    """An outputs tree: the one value, a tuple of several, or the first input, as it is then, if there is none."""
     if len(outputs) > 1:
         return Tuple(tuple(Ref(i) for i in outputs))
-    return Ref(outputs[0] if outputs else program.inputs[0])
+    return Ref(outputs[0] if outputs else last_value(program, program.inputs[0]))
+
+
+def last_value(program: Program, index: int) -> int:
+    """The value that the tensor object of a value is after the last call: another one if its metadata changed."""
+    for call in program.calls:
+        if call.results and changes_metadata(call.op) and call.operands[0] == index:
+            (index,) = call.results
+    return index
 
 
 def renamed(call: Call, new: Callable[[int], Arg]) -> Call:
@@ -67,7 +77,7 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
     for index, tensor, value in zip(program.inputs, memory.allocate(apart).tensors, inputs.values, strict=True):
         given[index] = recorder.input(tensor, inputs.storages[value.storage])
         env[index] = tensor
-    with quiet(), contextlib.suppress(RuntimeError, IndexError, ValueError):
+    with quiet(), contextlib.suppress(RuntimeError, IndexError, ValueError, TraceError):
         for call in program.calls:
             _again(recorder, call, env)
     if len(recorder.calls) < len(program.calls) or _refusal(recorder) != program.raises:
@@ -91,7 +101,7 @@ def _refusal(recorder: Recorder) -> str | None:
 def _again(recorder: Recorder, call: Call, env: list[object]) -> None:
     args = [to_python(arg, env) for arg in call.args]
     out = recorder.call(resolve(call.op), *args, **{name: to_python(arg, env) for name, arg in call.kwargs})
-    for index, tensor in zip(call.results, flatten(out), strict=True):
+    for index, tensor in zip(call.results, returned(call.op, args, out), strict=True):
         env[index] = tensor
 
 

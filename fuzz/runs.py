@@ -31,7 +31,8 @@ class Interrupted(BaseException):
 class Run(NamedTuple):
     """What one run left behind: its memory, its output tree flattened, or the exception that it raised.
 
-    `changed` names what the run changed beside its memory; see `Attempt`, and "an input's layout".
+    `changed` names what the run changed beside its memory; see `Attempt`. `moved` are the positions of the inputs that lie
+    elsewhere or otherwise now.
     """
 
     memory: Memory
@@ -39,9 +40,7 @@ class Run(NamedTuple):
     structure: Any
     error: BaseException | None
     changed: tuple[str, ...] = ()
-
-
-LAYOUT = "an input's layout"
+    moved: tuple[int, ...] = ()
 
 
 def run(
@@ -50,18 +49,17 @@ def run(
     """Calls `fn` on `arguments`, whose tensors lie in `memory`. Any exception becomes part of the result. See `attempt`."""
     before = _layout(memory)
     out, error, changed = attempt(fn, arguments, seconds, state)
-    if _layout(memory) != before:
-        changed = (LAYOUT, *changed)
+    moved = tuple(k for k, (was, now) in enumerate(zip(before, _layout(memory), strict=True)) if was != now)
     try:
         leaves, structure = pytree.tree_flatten(out)
     except RecursionError:
         leaves, structure = [], None
         error = Endless("its output is nested without end, or too deeply to be compared")
-    return Run(memory, tuple(leaves), structure, error, changed)
+    return Run(memory, tuple(leaves), structure, error, changed, moved)
 
 
 def _layout(memory: Memory) -> list[tuple[Any, ...]]:
-    """Where and how the input tensors lie, which no program of ours changes."""
+    """Where and how the input tensors lie, which few programs change."""
     return [
         (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
         for tensor in memory.tensors

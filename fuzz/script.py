@@ -20,7 +20,8 @@ from typing import Literal, NamedTuple
 from corpus.case import Case
 from executor import printing, targets
 from executor.program import Inputs
-from fuzz.script_parts import ALIASES, IDENTITIES, KIND, MAIN, OBSERVE, same
+from executor.schema import changes_metadata
+from fuzz.script_parts import ALIASES, ARGUMENTS, IDENTITIES, KIND, MAIN, OBSERVE, same
 from fuzz.subjects import mixed_storages, partly_written
 
 _OURS = ("aliasfuzz", "corpus", "executor", "fuzz", "strategies")
@@ -39,7 +40,9 @@ def script(case: Case) -> str:
     calls = (case.program.entry, *case.calls)
     symptom = case.signature.symptom.partition(" ")[0] if case.signature else ""
     builders = [_builder(case, inputs, k) for k, inputs in enumerate(calls, 1)]
-    observe = OBSERVE + ALIASES * (symptom in {"", "alias"}) + IDENTITIES * (symptom in {"", "identity"})
+    changed = {call.operands[0] for call in case.program.calls if changes_metadata(call.op)} & {*case.program.inputs}
+    observe = OBSERVE + ARGUMENTS * bool(changed)
+    observe += ALIASES * (symptom in {"", "alias"}) + IDENTITIES * (symptom in {"", "identity"})
     compiler = "\n".join(line for line in targets.get(case.target).script() if line != "import torch")
     parts = [
         _header(case) + "\n\nimport torch", printing.function(case.program), *builders, f"{observe}    return seen",

@@ -41,6 +41,15 @@ ALIASES = """\
             seen[name + " lies in"] = f"{home}, at byte {leaf.data_ptr() - start}"
 """
 
+# For programs that change what their arguments are.
+ARGUMENTS = """\
+    for name, leaf in parts(arguments, "argument"):
+        if isinstance(leaf, torch.Tensor):
+            leaves.append((name, leaf))
+            seen[name], seen[name + ".shape"] = leaf, tuple(leaf.shape)
+            seen[name + ".stride()"] = [step for n, step in zip(leaf.shape, leaf.stride()) if n > 1 and leaf.numel()]
+"""
+
 IDENTITIES = """\
     objects = {}
     for name, leaf in [*parts(arguments, "arguments"), *leaves]:

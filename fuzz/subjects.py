@@ -14,7 +14,7 @@ from executor.accepted import plain
 from executor.args import to_python
 from executor.memory import Memory
 from executor.program import Inputs, Program
-from executor.schema import accesses
+from executor.schema import accesses, changes_metadata
 from executor.tracing import Tracer
 from fuzz.runs import attempt
 
@@ -55,14 +55,21 @@ def of_program(program: Program, calls: Sequence[Inputs] = (), *, source: bool =
 
 
 def _way(program: Program, inputs: Inputs) -> Way:
+    guarded = not _resizes(program)
+
     def build() -> tuple[Memory, list[Any]]:
-        held = memory.allocate(inputs)
+        held = memory.allocate(inputs, guarded=guarded)
         env: list[Any] = [None] * len(program.values)
         for index, tensor in zip(program.inputs, held.tensors, strict=True):
             env[index] = tensor
         return held, [to_python(param.value, env) for param in program.params]
 
     return Way(build, mixed_storages(program, inputs))
+
+
+def _resizes(program: Program) -> bool:
+    """Whether tensors may be resized: then storages must be such as torch can resize."""
+    return any(changes_metadata(call.op) for call in program.calls)
 
 
 def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
@@ -85,14 +92,17 @@ def of_function(fn: Callable[..., Any], args: Sequence[Any]) -> Subject:
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     originals = [plain(leaves[k]) for k in places]
 
+    program = _traced(fn, args)
+    guarded = program is None or not _resizes(program)
+
     def build() -> tuple[Memory, list[Any]]:
-        held = memory.clone(originals)
+        held = memory.clone(originals, guarded=guarded)
         filled = list(leaves)
         for k, tensor in zip(places, held.tensors, strict=True):
             filled[k] = tensor
         return held, pytree.tree_unflatten(filled, structure)
 
-    return Subject(fn, fn, _traced(fn, args), (Way(build),))
+    return Subject(fn, fn, program, (Way(build),))
 
 
 def _traced(fn: Callable[..., Any], args: Sequence[Any]) -> Program | None:

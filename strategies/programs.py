@@ -17,6 +17,7 @@ from strategies.draws import Draw, below, choice, more
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
 from strategies.lists import draw_lists
+from strategies.metadata import draw_change
 from strategies.moves import draw_move
 from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
@@ -32,6 +33,7 @@ _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
     ("out",), ("lists",), ("usage",),
 )  # fmt: skip
+_METADATA = (("metadata", "metadata"),)  # where the compiler takes it
 _SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
 _NAMES = "abcd"
 
@@ -48,9 +50,10 @@ def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> 
     limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
     rare = below(draw, 3) == 2
-    kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw)
+    kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw, limits)
     stop = ("",) * -(-len(kinds) // _EACH_STOPS)
     inputs, twins = draw_inputs(draw, scope, rare=rare)
+    scope.fixed.update(inputs[k] for pair in twins for k in pair)
     kind = choice(draw, kinds)
     while kind and len(scope.recorder.calls) < LONGEST:
         _statement(draw, scope, kind)
@@ -61,10 +64,11 @@ def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> 
     return scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
 
 
-def _swarm(draw: Draw) -> tuple[str, ...]:
+def _swarm(draw: Draw, limits: Limits) -> tuple[str, ...]:
     """The families of statements that this program may hold beside the common ones; shrinks to none."""
-    flags = below(draw, 2 ** len(_FAMILIES))
-    return tuple(name for k, family in enumerate(_FAMILIES) if flags >> k & 1 for name in family)
+    families = _FAMILIES + (_METADATA if limits.metadata_mutation else ())
+    flags = below(draw, 2 ** len(families))
+    return tuple(name for k, family in enumerate(families) if flags >> k & 1 for name in family)
 
 
 def _statement(draw: Draw, scope: Scope, kind: str) -> None:
@@ -87,6 +91,8 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         draw_reduction(draw, scope)
     elif kind == "move":
         draw_move(draw, scope)
+    elif kind == "metadata":
+        draw_change(draw, scope)
     else:
         pointwise.draw_pure(draw, scope, _PURE[kind])
 
@@ -112,8 +118,14 @@ def _among_numbers(draw: Draw, params: list[Param], limits: Limits) -> list[Para
 
 def _outputs(draw: Draw, scope: Scope, inputs: list[int]) -> Arg:
     """One to three values, the latest first; one may stand there twice, and they may be nested."""
-    closed = set() if scope.limits.written_inputs_returned else scope.written & {scope.value(i).storage for i in inputs}
-    fits = [Ref(i) for i in reversed(range(scope.count)) if scope.value(i).storage not in closed]
+    closed = (
+        set()
+        if scope.limits.written_inputs_returned
+        else scope.written & {scope.recorder.values[i].storage for i in inputs}
+    )
+    fits = [
+        Ref(scope.recorder.current(i)) for i in reversed(range(scope.count)) if scope.value(i).storage not in closed
+    ]
     if not fits:
         fits = [Ref(scope.emit("aten.clone.default", scope.tensor(inputs[0]), range=scope.range(inputs[0]))[0])]
     chosen = [choice(draw, fits)]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from executor.geometry import Overlap, overlap
-from executor.interpreter import flatten
+from executor.interpreter import flatten, returned
 from executor.limits import EVERYTHING, Limits
 from executor.program import Iota, Storage, Value, itemsize
 from executor.recorder import Recorder
@@ -29,6 +29,8 @@ class Scope:
         self.limits = limits
         self.dtypes = [t for t, name in KNOWN.items() if limits.takes_dtype(name)]
         self.written: set[int] = set()  # storages
+        self.inputs: list[int] = []
+        self.fixed: set[int] = set()  # values whose tensor is passed twice: it must stay what it is
         self._ranges: list[Range] = []
         self._dtypes: list[torch.dtype] = []
         self._fills: dict[int, Iota] = {}
@@ -44,8 +46,8 @@ class Scope:
         return len(self.recorder.values)
 
     def value(self, index: int) -> Value:
-        """The geometry of a value."""
-        return self.recorder.values[index]
+        """The geometry of a value; if its tensor has become another value, that one's."""
+        return self.recorder.values[self.recorder.current(index)]
 
     def tensor(self, index: int) -> torch.Tensor:
         """The live tensor of a value, with the contents that it has here when the program runs."""
@@ -53,7 +55,7 @@ class Scope:
 
     def range(self, index: int) -> Range:
         """Where the elements of the value lie."""
-        value = self.recorder.values[index]
+        value = self.value(index)
         dtype, own = self._dtypes[value.storage], value.torch_dtype
         alike = own is dtype or PARTS.get(dtype) is own or PARTS.get(own) is dtype
         return self._ranges[value.storage] if alike else ANYTHING
@@ -69,11 +71,11 @@ class Scope:
 
     def whole(self, index: int) -> bool:
         """Whether all of the value's storage has contents that mean something: a fresh one may have gaps."""
-        return self.recorder.values[index].storage not in self._gapped
+        return self.value(index).storage not in self._gapped
 
     def distinct(self, index: int) -> bool:
         """Whether no two elements of the value are equal, for sure."""
-        value = self.recorder.values[index]
+        value = self.value(index)
         fill = self._fills.get(value.storage)
         counts = fill is not None and not fill.period and value.dtype == fill.dtype != "bool"
         return counts and value.storage not in self.written and not value.footprint.self_overlaps
@@ -82,6 +84,7 @@ class Scope:
         """Registers an input on a storage that begins with these contents."""
         storage = tensor.untyped_storage()
         index = self.recorder.input(tensor, Storage(storage.nbytes(), fill))
+        self.inputs.append(index)
         if len(self._ranges) < len(self.recorder.storages):
             self._fills[len(self._ranges)] = fill
             self._ranges.append(_range_of(fill, storage.nbytes() // itemsize(fill.dtype)))
@@ -98,10 +101,10 @@ class Scope:
         if op in self.limits.banned_ops:
             return [self.recorder.ref(tensor).index for tensor in flatten(args)]
         first = self._of_first(args) if flatten(args) else Range(0, 0)
-        out = self.recorder.call(resolve(op), *args, **kwargs)
-        if range is not None and any(tensor.is_complex() for tensor in flatten(out)):
+        out = returned(op, args, self.recorder.call(resolve(op), *args, **kwargs))
+        if range is not None and any(tensor.is_complex() for tensor in out):
             range = symmetric(range.hull(first).magnitude)  # noqa: A001 - conjugates have negative parts
-        results = [self.recorder.ref(tensor).index for tensor in flatten(out)]
+        results = [self.recorder.ref(tensor).index for tensor in out]
         for index in results:
             home = self.value(index).storage
             if home == len(self._ranges):

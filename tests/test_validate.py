@@ -137,8 +137,8 @@ PARAMS = {
 ARGUMENTS = {
     "calls[0] aten.views.default: torch": call(0, op="aten.views.default"),
     "calls[0] view: 'view' names no operator overload": call(0, op="view"),
-    "calls[0] aten.t_.default: it changes a tensor's geometry in place; a value's geometry is fixed: use the "
-    "out-of-place view": call(0, op="aten.t_.default", args=(Ref(0),)),
+    "calls[0] aten.t_.default: it changes a tensor that is passed twice; the other parameter's value would change unseen":
+        call(0, op="aten.t_.default", args=(Ref(0),)),
     "calls[0] aten.view.default: 3 positional arguments; it takes 2: self, size": call(0, args=(Ref(0), List((12,)), 1)),
     "calls[2] aten.add.Tensor: 3 positional arguments; it takes 2: self, other": call(2, args=(Ref(0), Ref(1), 2)),
     "calls[2] aten.add.Tensor: there is no argument 'beta'; it takes self, other, alpha": call(2, kwargs=(("beta", 2),)),

@@ -12,7 +12,7 @@ import torch
 from aliasfuzz.pictures.cells import Bytes
 from aliasfuzz.pictures.statements import Script
 from executor.interpreter import step
-from executor.memory import Memory, literal_tensor, value_of
+from executor.memory import Memory, literal_tensor, storage_tensor, value_of
 from executor.program import Value
 from executor.targets import Target
 from fuzz.check import TIME_LIMIT
@@ -29,19 +29,21 @@ def moments(script: Script, held: Memory) -> Iterator[Contents]:
         env[index] = tensor
     for index in program.constants:
         env[index] = literal_tensor(program.storages[program.values[index].storage], program.values[index])
-    yield _contents(program.values, env)
+    # A flat tensor on each storage: a tensor may leave its own for another.
+    homes: dict[int, torch.Tensor] = {}
+    _enter(homes, program.values, env)
+    yield {home: whole(tensor) for home, tensor in homes.items()}
     for statement in script.statements:
         for k in statement.calls:
             attempt(step, (program.calls[k], env))
-        yield _contents(program.values, env)
+            _enter(homes, program.values, env)
+        yield {home: whole(tensor) for home, tensor in homes.items()}
 
 
-def _contents(values: tuple[Value, ...], env: list[Any]) -> Contents:
-    found: Contents = {}
+def _enter(homes: dict[int, torch.Tensor], values: tuple[Value, ...], env: list[Any]) -> None:
     for value, tensor in zip(values, env, strict=True):
-        if tensor is not None and value.storage not in found:
-            found[value.storage] = whole(tensor)
-    return found
+        if tensor is not None and value.storage not in homes:
+            homes[value.storage] = storage_tensor(tensor)
 
 
 def whole(tensor: torch.Tensor) -> Bytes:

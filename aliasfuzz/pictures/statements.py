@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from executor import printing
 from executor.program import Program
-from executor.schema import accesses
+from executor.schema import accesses, changes_metadata
 from fuzz.subjects import of_function
 
 
@@ -57,6 +57,8 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
     for value, node in zip(reversed(traced.constants), reversed(before), strict=False):
         names[value] = next(_assigned(node))
     for line, calls in lines.items():
+        changes = [traced.calls[k] for k in calls if changes_metadata(traced.calls[k].op)]
+        names.update({call.results[0]: names[call.operands[0]] for call in changes if call.results})
         new = [value for value in traced.calls[calls[-1]].results if value not in names]
         names.update(zip(new, _assigned(body[line]), strict=False))
     statements = tuple(

@@ -152,6 +152,7 @@ _TABLE: dict[str, tuple[Form, ...]] = {
     "aten.permute.default": (_spread,),
     "aten.repeat.default": (_spread,),
     "aten.reshape.default": (_spread,),
+    "aten.resize_.default": (_spread,),
     "aten.select.int": (_one_subscript,),
     "aten.slice.Tensor": (_one_subscript, _narrow),
     "aten.sub.Tensor": (_infix("-"),),

@@ -17,7 +17,8 @@ from executor.printing.arguments import source
 from executor.printing.calls import spell
 from executor.printing.forms import Scope, subscript
 from executor.printing.memory import constant
-from executor.schema import resolve
+from executor.schema import changes_metadata, resolve
+from executor.schema_fixes import SET_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,10 @@ class _Printer:
             self.lines.append(f"{self.name(index)} = {constant(program.storages[value.storage], value)}")
         for group in self.groups():
             text = subscript(group, self.scope) if len(group) > 1 else None
-            self.lines.append(self.statement(group[-1], text or spell(group[0], self.scope)))
+            if changes_metadata(group[0].op):
+                self.lines.append(self.change(group[0]))
+            else:
+                self.lines.append(self.statement(group[-1], text or spell(group[0], self.scope)))
         self.lines.append(f"return {self.returned(program.outputs)}")
         body = "".join([f"    {line}\n" for line in self.lines])
         return f"def {name}({', '.join(params)}):\n{body}"
@@ -108,6 +112,17 @@ class _Printer:
             names = _targets([self.name(index) for index in call.results])
             return f"{names} = [t for t in {text} if t is not None]"
         return f"{self.pattern(kinds, call, spare)} = {text}"
+
+    def change(self, call: Call) -> str:
+        """A call that changes a tensor's metadata as a line: the tensor keeps its name."""
+        if call.op == SET_DATA:
+            target, data = (source(arg, self.names) for arg in call.args)
+            text = f"{target}.data = {data}"
+        else:
+            text = spell(call, self.scope)
+        for index in call.results:
+            self.names[index] = self.names[call.operands[0]]
+        return text
 
     def pattern(self, kinds: Sequence[str], call: Call, spare: int) -> str:
         """Targets for an operator's results: numbers get a name too, a list of tensors a tuple of names."""

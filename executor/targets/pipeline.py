@@ -7,6 +7,7 @@ from typing import Any
 
 from executor.backends.base import Backend
 from executor.jit import Compiled, Name, jit
+from executor.limits import Limits
 from executor.pipeline import Aliases
 from executor.targets.base import Target
 from executor.targets.stages import stages
@@ -16,6 +17,7 @@ class Pipeline(Target):
     """`executor.jit` with a backend and a way to lower partial overlaps."""
 
     needs_source = False
+    limits = Limits(metadata_mutation=False)  # a value of a compiled program has one geometry
 
     def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto", about: str = "") -> None:
         self.name, self.about = name, about

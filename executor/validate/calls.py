@@ -8,7 +8,8 @@ import torch
 
 from executor.args import Arg, Const, Device, List, Number, Ref, Tuple, constant, refs
 from executor.errors import ProgramError
-from executor.schema import bound, resolve
+from executor.schema import bound, changes_metadata, resolve
+from executor.validate.metadata import check_change
 from executor.validate.results import check_results
 from executor.validate.scope import check_floats, fail
 
@@ -38,8 +39,6 @@ def check_call(where: str, call: Call, scope: Scope, *, refused: bool) -> None:
         op = resolve(call.op)
     except ProgramError as error:
         raise ProgramError(f"{where}: {error}") from error
-    if torch.Tag.inplace_view in op.tags:
-        fail(where, "it changes a tensor's geometry in place", "a value's geometry is fixed: use the out-of-place view")
     _check_names(where, call)
     schema = {argument.name: argument for argument in op._schema.arguments}
     for name, arg in bound(call):
@@ -56,7 +55,11 @@ def check_call(where: str, call: Call, scope: Scope, *, refused: bool) -> None:
             fail(spot, f"{_brief(arg)} does not fit", f"the schema says {kind}")
         for index in refs(arg):
             scope.check_use(spot, index)
-    if not (refused and not call.results):
+    if refused and not call.results:
+        return
+    if changes_metadata(call.op):
+        check_change(where, call, scope)
+    else:
         check_results(where, call, scope)
 
 

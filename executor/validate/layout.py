@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from executor.args import to_python
-from executor.interpreter import flatten
+from executor.interpreter import returned
 from executor.memory import allocate, literal_tensor, value_of
-from executor.schema import resolve
+from executor.schema import changes_metadata, resolve
 from executor.validate.scope import fail
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class _Layout:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tensors: list[Any] = [None] * len(program.values)
-        self.homes: dict[int, int] = {}  # by the address of torch's storage object; the tensors keep them all alive
+        self.homes: dict[int, int] = {}  # by the address of torch's storage object
+        self.left: list[torch.UntypedStorage] = []  # those that no tensor may keep alive
 
     def enter(self, where: str, index: int, tensor: torch.Tensor) -> None:
         """Compares a new value with the tensor that eager made for it."""
@@ -62,7 +63,7 @@ class _Layout:
     def run(self, where: str, call: Call, raises: str | None) -> None:
         """Runs a call, and compares its results. `raises` names the exception that eager must raise, if it must."""
         try:
-            results = flatten(self.call(call))
+            results = self.call(call)
         except Exception as error:  # noqa: BLE001 (whatever eager raises is the finding)
             if type(error).__name__ != raises:
                 fail(where, f"eager raises {type(error).__name__}: {error}", f"recorded is {raises or 'no exception'}")
@@ -74,9 +75,14 @@ class _Layout:
         for k, (index, tensor) in enumerate(zip(call.results, results, strict=True)):
             self.result(f"{where}: result {k}", index, tensor)
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: Call) -> list[torch.Tensor]:
+        """What eager returns. A tensor whose metadata changes is no longer the value that it was."""
+        args = [to_python(arg, self.tensors) for arg in call.args]
+        if changes_metadata(call.op):
+            self.left.append(args[0].untyped_storage())
+            self.tensors[call.operands[0]] = None
         kwargs = {name: to_python(arg, self.tensors) for name, arg in call.kwargs}
-        return resolve(call.op)(*[to_python(arg, self.tensors) for arg in call.args], **kwargs)
+        return returned(call.op, args, resolve(call.op)(*args, **kwargs))
 
     def result(self, where: str, index: int, tensor: torch.Tensor) -> None:
         known = self.tensors[index]

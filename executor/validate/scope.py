@@ -27,12 +27,17 @@ def check_floats(where: str, arg: Arg) -> None:
 
 
 class Scope:
-    """The values that are defined so far, and the storages that they lie on (`homes`)."""
+    """The values that are defined so far, and the storages that they lie on (`homes`).
+
+    A tensor whose metadata changes is another value from then on (`successors`).
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.defined: set[int] = set()
         self.homes: set[int] = set()
+        self.successors: dict[int, int] = {}
+        self._twins = {program.inputs[k] for pair in program.twins for k in pair if 0 <= k < len(program.inputs)}
 
     def storage(self, index: int) -> int:
         """The storage on which a value lies."""
@@ -48,6 +53,12 @@ class Scope:
         self.check_exists(where, index)
         if index not in self.defined:
             fail(where, f"value {index} is not defined yet", "use inputs, constants and results of earlier calls")
+        if index in self.successors:
+            fail(
+                where,
+                f"value {index} is gone",
+                f"its tensor was changed in place, and is value {self.successors[index]}",
+            )
 
     def define(self, where: str, index: int) -> None:
         """Adds a value. Raises `ProgramError` if it is there already."""
@@ -55,3 +66,11 @@ class Scope:
             fail(where, f"value {index} is defined already", "each value is defined once")
         self.defined.add(index)
         self.homes.add(self.storage(index))
+
+    def replace(self, index: int, successor: int) -> None:
+        """Notes that the tensor of a value is another value from now on."""
+        self.successors[index] = successor
+
+    def is_twin(self, index: int) -> bool:
+        """Whether a value is an input that is passed twice, as one tensor object."""
+        return index in self._twins

@@ -1,0 +1,155 @@
+"""Statements that change what a tensor is: its shape, strides, offset or storage in place, and no element.
+
+A view of the tensor is taken before, more often than not: it has to stay where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+
+from executor.limits import GIVES_DATA
+from executor.schema_fixes import SET_DATA
+from strategies.draws import Draw, below, between, choice
+from strategies.pointwise import draw_write
+from strategies.scope import Scope
+from strategies.views import VIEWS, draw_view
+
+
+class Change(NamedTuple):
+    """One operator, and the lists of arguments after the tensor that may be drawn, the plainest first; none does not fit."""
+
+    op: str
+    arguments: Callable[[Draw, Scope, int], list[tuple[Any, ...]]]
+
+
+def draw_change(draw: Draw, scope: Scope) -> None:
+    """A change of a value's metadata, perhaps after a view of it, perhaps with a write to either behind it."""
+    current = scope.recorder.current
+    targets = [i for i in range(scope.count) if current(i) == i and i not in scope.fixed]
+    if not targets:
+        return
+    target = choice(draw, targets)
+    given = not scope.limits.metadata_of_inputs and target in map(current, scope.inputs)
+    view = _view(draw, scope, target) if below(draw, 4) else target
+    rows = [(c.op, arguments) for c in CHANGES if scope.takes(c.op) and (c.op in GIVES_DATA or not given)
+            for arguments in [c.arguments(draw, scope, target)] if arguments]  # fmt: skip
+    if not rows:
+        return
+    op, options = choice(draw, rows)
+    changed = scope.emit(op, scope.tensor(target), *choice(draw, options))[0]
+    written = [i for i in (changed, view) if i in scope.writable()]
+    if written and below(draw, 2):
+        draw_write(draw, scope, choice(draw, written))
+
+
+def _view(draw: Draw, scope: Scope, index: int) -> int:
+    op, args = draw_view(draw, scope.tensor(index), VIEWS, scope.limits)
+    return choice(draw, scope.emit(op, scope.tensor(index), *args) or [index])
+
+
+def _transpose(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    rank = scope.tensor(index).ndim
+    return [(a, b) for a in range(rank) for b in range(a + 1, rank)]
+
+
+def _t(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    return [()] if scope.tensor(index).ndim == 2 else []
+
+
+def _unsqueeze(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    rank = scope.tensor(index).ndim
+    return [(dim,) for dim in range(rank + 1)] if rank < 5 else []
+
+
+def _squeeze(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    return [(dim,) for dim, n in enumerate(scope.tensor(index).shape) if n == 1]
+
+
+def _squeeze_some(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    ones = [dim for (dim,) in _squeeze(draw, scope, index)]
+    return [(ones[:count],) for count in range(1, len(ones) + 1)]
+
+
+def _squeeze_all(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    return [()] if 1 in scope.tensor(index).shape else []
+
+
+def _source(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """The values whose place in memory it can take: others first, and one that lies as it does last."""
+    tensor = scope.tensor(index)
+    fits = [
+        other for other in map(scope.tensor, range(scope.count)) if other.dtype is tensor.dtype and not _lazy(other)
+    ]
+    return [] if _lazy(tensor) else [(other,) for other in sorted(fits, key=lambda other: other is tensor)]
+
+
+def _data(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """What `_source` gives, and tensors of other dtypes."""
+    tensor = scope.tensor(index)
+    fits = [other for other in map(scope.tensor, range(scope.count)) if not _lazy(other)]
+    order = sorted(fits, key=lambda other: (other is tensor, other.dtype is not tensor.dtype))
+    return [] if _lazy(tensor) else [(other,) for other in order]
+
+
+def _lazy(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_conj() or tensor.is_neg())
+
+
+def _room(scope: Scope, index: int) -> int:
+    """Elements of the storage, as the value's dtype counts them; none where some of them mean nothing."""
+    tensor = scope.tensor(index)
+    return min(tensor.untyped_storage().nbytes() // tensor.itemsize, 60) if scope.whole(index) else 0
+
+
+def _as_strided(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """One or two dimensions somewhere on the storage."""
+    room = _room(scope, index)
+    if not room:
+        return []
+    offset = below(draw, room)
+    left, shape, strides = room - offset - 1, [], []
+    for _ in range(between(draw, 1, 2)):
+        stride = between(draw, 1, 4) if below(draw, 8) else 0
+        size = between(draw, 1, min(left // stride + 1, 6) if stride else 3)
+        left -= (size - 1) * stride
+        shape.append(size)
+        strides.append(stride)
+    value = msgspec.structs.replace(scope.value(index), shape=tuple(shape), strides=tuple(strides), offset=offset)
+    if value.footprint.self_overlaps and not scope.limits.overlapping_as_strided:
+        shape, strides = [1], [1]
+    return [(shape, strides, offset)]
+
+
+def _resize(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """Fewer elements or more, as the storage has them, flat or in rows."""
+    room = _room(scope, index) - int(scope.tensor(index).storage_offset())
+    if room < 1:
+        return []
+    count = between(draw, 1, room)
+    return [([count],), *[([rows, count // rows],) for rows in range(1, count + 1) if count % rows == 0]]
+
+
+def _resize_as(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    room = _room(scope, index) - int(scope.tensor(index).storage_offset())
+    return [(other,) for other in map(scope.tensor, range(scope.count)) if 0 < other.numel() <= room]
+
+
+CHANGES: tuple[Change, ...] = (
+    Change("aten.transpose_.default", _transpose),
+    Change("aten.unsqueeze_.default", _unsqueeze),
+    Change("aten.t_.default", _t),
+    Change("aten.squeeze_.dim", _squeeze),
+    Change("aten.as_strided_.default", _as_strided),
+    Change("aten.resize_.default", _resize),
+    Change("aten.set_.source_Tensor", _source),
+    Change(SET_DATA, _data),
+    Change("aten.squeeze_.default", _squeeze_all),
+    Change("aten.squeeze_.dims", _squeeze_some),
+    Change("aten.swapaxes_.default", _transpose),
+    Change("aten.swapdims_.default", _transpose),
+    Change("aten.resize_as_.default", _resize_as),
+)
