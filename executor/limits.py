@@ -17,23 +17,24 @@ from executor.program import Program, Value
 from executor.schema import accesses, changes_metadata
 from executor.schema_fixes import SET_DATA
 
-GIVES_DATA = frozenset({"aten.set_.source_Tensor", SET_DATA})  # a tensor lies where another does from then on
-
-
 class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a compiler takes or not, by default all of it.
 
     `aliased_inputs`: two inputs may lie on one storage. `overlapping_inputs`: they may also have bytes in common; the
-    same tensor passed twice has. `written_inputs_returned`: an output may lie on an input's storage that the program
+    same tensor passed twice has. `displaced_inputs`: two on one storage may be other elements of it, or take them in another
+    order; without it they differ in shape at most. `reread_inputs`: they may differ in dtype, or be conjugates of each other.
+    `written_inputs_returned`: an output may lie on an input's storage that the program
     writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
     and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
-    as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by giving it another tensor's data.
+    as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by assigning to its `data`.
     """
 
     aliased_inputs: bool = True
     overlapping_inputs: bool = True
+    displaced_inputs: bool = True
+    reread_inputs: bool = True
     written_inputs_returned: bool = True
     overlapping_as_strided: bool = True
     empty_inputs: bool = True
@@ -99,7 +100,7 @@ class Limits(Switches, frozen=True, kw_only=True):
             if changes_metadata(call.op):
                 if not self.metadata_mutation:
                     yield f"{call.op} changes a tensor's shape or storage in place"
-                if not self.metadata_of_inputs and call.operands[0] in objects and call.op not in GIVES_DATA:
+                if not self.metadata_of_inputs and call.operands[0] in objects and call.op != SET_DATA:
                     yield f"{call.op} changes an input's shape in place"
                 objects |= {i: objects[call.operands[0]] for i in call.results if call.operands[0] in objects}
 
@@ -112,11 +113,29 @@ class Limits(Switches, frozen=True, kw_only=True):
                 yield f"inputs {names[a]} and {names[b]} lie on one storage"
             if not self.overlapping_inputs and _overlap(first, second):
                 yield f"inputs {names[a]} and {names[b]} overlap"
+            if not self.displaced_inputs and displaced(first, second):
+                yield f"inputs {names[a]} and {names[b]} lie in different ways on one storage"
+            if not self.reread_inputs and reread(first, second):
+                yield f"inputs {names[a]} and {names[b]} read one storage as different numbers"
         if not self.empty_inputs:
             yield from (f"input {names[i]} is empty" for i in program.inputs if not program.values[i].numel)
         if not self.numbers:
             numbers = [param.name for param in program.params if isinstance(param.value, int | float)]
             yield from (f"parameter {name} is a number" for name in numbers)
+
+
+def displaced(a: Value, b: Value) -> bool:
+    """Whether two values on one storage are other elements of it, or take them in another order. Shapes may differ."""
+    if not (a.numel or b.numel):
+        return False
+    if a.itemsize == b.itemsize:
+        b = msgspec.structs.replace(b, dtype=a.dtype, conj=a.conj, neg=a.neg)
+    return overlap(a.footprint, b.footprint) is not Overlap.MUST_ALIAS
+
+
+def reread(a: Value, b: Value) -> bool:
+    """Whether two values on one storage read equal bytes as different numbers: dtypes or lazy bits differ."""
+    return (a.dtype, a.conj, a.neg) != (b.dtype, b.conj, b.neg)
 
 
 def _input_names(program: Program) -> Iterator[str]:

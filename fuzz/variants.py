@@ -1,6 +1,7 @@
 """Further calls of one compiled function: with fresh data, and with inputs that alias otherwise.
 
-A compiler that caches by shapes alone answers the second call with the first one's code.
+A compiler that caches by shapes alone answers the second call with the first one's code; so does one that knows which
+inputs share a storage, but not how they lie on it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from executor.targets import Target
 
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
-    """Further ways to call the program, the last with another alias pattern if the compiler takes one."""
-    if not compiler.limits.later_calls:
+    """Further ways to call the program: other contents, and other alias patterns if the compiler takes them."""
+    limits = compiler.limits
+    if not limits.later_calls:
         return ()
-    again = backwards(program.entry)
-    other = realias(program.entry)
-    taken = compiler.limits.aliased_inputs and compiler.limits.overlapping_inputs
-    return (again, other) if other is not None and taken else (again,)
+    other = realias(program.entry) if limits.aliased_inputs and limits.overlapping_inputs else None
+    apart = spread(program.entry) if limits.aliased_inputs and limits.displaced_inputs else None
+    return (backwards(program.entry), *(inputs for inputs in (other, apart) if inputs is not None))
 
 
 def backwards(inputs: Inputs) -> Inputs:
@@ -28,15 +29,45 @@ def backwards(inputs: Inputs) -> Inputs:
 
 
 def _reversed(storage: Storage) -> Storage:
+    fill = _literal(storage)
+    return (
+        msgspec.structs.replace(storage, fill=Literal(fill.dtype, fill.values[::-1])) if fill is not None else storage
+    )
+
+
+def _literal(storage: Storage) -> Literal | None:
+    """The contents written out."""
     fill = storage.fill
-    if fill is None:
-        return storage
     if isinstance(fill, Iota):
-        flat = fill_tensor(fill, storage.nbytes // itemsize(fill.dtype)).flip(0)
-        fill = Literal(fill.dtype, tuple(repr(v) if isinstance(v, complex) else v for v in flat.tolist()))
-    else:
-        fill = Literal(fill.dtype, fill.values[::-1])
-    return msgspec.structs.replace(storage, fill=fill)
+        flat = fill_tensor(fill, storage.nbytes // itemsize(fill.dtype))
+        return Literal(fill.dtype, tuple(repr(v) if isinstance(v, complex) else v for v in flat.tolist()))
+    return fill
+
+
+def spread(inputs: Inputs) -> Inputs | None:
+    """The same shapes, strides and storages, but inputs that share a storage have no element in common.
+
+    Each lies on a copy of its storage, every other one with its contents reversed, and these lie one behind the other. So
+    who shares with whom is as before, and only offsets tell the difference. None if no two inputs share a storage, or
+    the copies would not begin at an element.
+    """
+    values, copies = list(inputs.values), [0] * len(inputs.storages)
+    for k, value in enumerate(values):
+        size, rest = divmod(inputs.storages[value.storage].nbytes, itemsize(value.dtype))
+        if rest:
+            return None
+        values[k] = msgspec.structs.replace(value, offset=value.offset + copies[value.storage] * size)
+        copies[value.storage] += 1
+    storages = tuple(_repeated(storage, n) for storage, n in zip(inputs.storages, copies, strict=True))
+    return Inputs(storages, tuple(values)) if max(copies, default=0) > 1 else None
+
+
+def _repeated(storage: Storage, times: int) -> Storage:
+    fill = _literal(storage)
+    if times == 1 or fill is None:
+        return storage
+    values = tuple(v for k in range(times) for v in fill.values[:: -1 if k % 2 else 1])
+    return msgspec.structs.replace(storage, nbytes=storage.nbytes * times, fill=Literal(fill.dtype, values))
 
 
 def realias(inputs: Inputs) -> Inputs | None:

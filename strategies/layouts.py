@@ -2,7 +2,8 @@
 
 An input on a storage that is taken already is either a chain of views of its base or a *sibling*: an earlier input's
 geometry moved along the storage. Together they draw inputs that are identical, disjoint, nested, interleaved,
-transposed and partly overlapping.
+transposed and partly overlapping. Or it is a *reading* of an earlier input: the same elements flat, as another dtype,
+or conjugated.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 import torch
 
 from executor.geometry import Overlap, overlap
-from executor.limits import Limits
+from executor.limits import Limits, displaced, reread
 from executor.memory import fill_tensor, on_base, value_of
 from executor.program import Iota, itemsize
 from executor.schema import resolve
 from strategies.draws import Draw, below, choice, more
 from strategies.dtypes import COMMON, RARE
 from strategies.scope import Scope
-from strategies.views import MORE_VIEWS, VIEWS, View, draw_view
+from strategies.views import MORE_VIEWS, VIEWS, View, draw_view, readings
 
 _SIZES = (2, 3, 4, 2, 3, 1, 5, 0, 6)
 _LONG = (40, 37)  # shifts show only beyond one vector register
@@ -49,7 +50,7 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
     dtypes = tuple(filter(limits.takes_dtype, names)) or tuple(filter(limits.takes_dtype, COMMON + RARE))
     views = VIEWS + MORE_VIEWS if rare else VIEWS
     bases = [_base(draw, 0, dtypes, limits)]
-    drawn = Drawn([_input(draw, scope, bases[0], views)], [])
+    drawn = Drawn([_input(draw, scope, bases, 0, views, rare=rare)], [])
     while len(drawn.indices) < 4 and more(draw, 5):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
         if place == len(bases):
@@ -61,7 +62,7 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
         elif limits.overlapping_inputs and below(draw, 6) == 5:
             _again(draw, scope, bases, drawn)
             continue
-        drawn.indices.append(_input(draw, scope, bases[place], views))
+        drawn.indices.append(_input(draw, scope, bases, place, views, rare=rare))
     return drawn
 
 
@@ -109,23 +110,44 @@ def _filled(fill: Iota, count: int) -> torch.Tensor:
 _contents = lru_cache(maxsize=4096)(fill_tensor)
 
 
-def _input(draw: Draw, scope: Scope, base: Base, views: tuple[View, ...]) -> int:
-    moveable = any(len(_places(base, other)) > 1 for other in base.inputs)
-    tensor = _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base, views, scope.limits)
-    if not scope.limits.overlapping_inputs and any(_overlap(tensor, other) for other in base.inputs):
-        tensor = _moved(tensor, base.fill)  # to a storage of its own: what was drawn still makes a valid program
+def _input(draw: Draw, scope: Scope, bases: list[Base], place: int, views: tuple[View, ...], *, rare: bool) -> int:
+    base = bases[place]
+    tensor = _placed(draw, scope.limits, base, views, rare=rare)
+    if not all(_may_share(scope.limits, tensor, other) for other in base.inputs):
+        base, tensor = _moved(tensor, base.fill)  # what was drawn still makes a valid program
+        bases.append(base)
     base.inputs.append(tensor)
     return scope.add_input(tensor, base.fill)
 
 
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return overlap(value_of(a, 0).footprint, value_of(b, 0).footprint) is not Overlap.NO_ALIAS
+def _placed(draw: Draw, limits: Limits, base: Base, views: tuple[View, ...], *, rare: bool) -> torch.Tensor:
+    if base.inputs and (not limits.displaced_inputs or below(draw, 6) > (3 if rare else 4)):
+        return _reading(draw, choice(draw, base.inputs), limits, rare=rare)
+    moveable = any(len(_places(base, other)) > 1 for other in base.inputs)
+    return _sibling(draw, base) if moveable and below(draw, 2) else _viewed(draw, base, views, limits)
 
 
-def _moved(tensor: torch.Tensor, fill: Iota) -> torch.Tensor:
-    """A tensor of the same geometry on a new storage of the same size, with these contents."""
-    count = tensor.untyped_storage().nbytes() // itemsize(fill.dtype)
-    return on_base(_filled(fill, count), value_of(tensor, 0))
+def _reading(draw: Draw, earlier: torch.Tensor, limits: Limits, *, rare: bool) -> torch.Tensor:
+    """An earlier input's elements as another tensor object: the same, or flat; if rare, also as other numbers."""
+    same = earlier.as_strided(earlier.shape, earlier.stride(), earlier.storage_offset())
+    if rare and limits.reread_inputs and (found := readings(earlier, limits)) and below(draw, 2):
+        return choice(draw, found)
+    return choice(draw, [same, earlier.view(-1)] if earlier.is_contiguous() and earlier.numel() else [same])
+
+
+def _may_share(limits: Limits, tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    a, b = value_of(tensor, 0), value_of(other, 0)
+    return (
+        (limits.overlapping_inputs or overlap(a.footprint, b.footprint) is Overlap.NO_ALIAS)
+        and (limits.displaced_inputs or not displaced(a, b))
+        and (limits.reread_inputs or not reread(a, b))
+    )
+
+
+def _moved(tensor: torch.Tensor, fill: Iota) -> tuple[Base, torch.Tensor]:
+    """A new storage of the same size, with these contents, and a tensor of the same geometry on it."""
+    base = _filled(fill, tensor.untyped_storage().nbytes() // itemsize(fill.dtype))
+    return Base(base, fill, []), on_base(base, value_of(tensor, 0))
 
 
 def _viewed(draw: Draw, base: Base, views: tuple[View, ...], limits: Limits) -> torch.Tensor:

@@ -174,6 +174,13 @@ def _part(tensor: torch.Tensor) -> list[str]:
     return ["float32" if tensor.dtype is torch.complex64 else "float64"]
 
 
+def readings(tensor: torch.Tensor, limits: Limits) -> list[torch.Tensor]:
+    """The tensor's elements read as other numbers, within the limits: conjugated, or as other dtypes."""
+    if tensor.is_complex():
+        return [tensor.conj()]
+    return [tensor.view(constant(name)) for name in _other_dtypes(tensor) if limits.takes_dtype(name)]
+
+
 def _nothing(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
     del draw, tensor
     return ()

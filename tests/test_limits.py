@@ -57,6 +57,30 @@ def test_overlapping_inputs() -> None:
     assert limits.refuse(trace(add, x[::2], x[1::2])) is None
 
 
+def test_displaced_inputs() -> None:
+    limits = Limits(displaced_inputs=False)
+    wrong = "inputs a and b lie in different ways on one storage"
+    assert limits.refuse(traced(add, *APART)) == wrong
+    assert limits.refuse(traced(add, *OVERLAPPING)) == wrong
+    x, z = whole().view(3, 4), torch.ones(3, dtype=torch.complex64)
+    assert limits.refuse(trace(lambda a, b: a.t() + b, x, x.t())) == wrong
+    assert limits.refuse(trace(lambda a, b: a.sum() + b.sum(), z, torch.view_as_real(z))) == wrong
+    for a, b in ((x, x), (x, x.view(-1)), (x[0], x[0]), (x[:, 0], x[:, 0]), (x, x.view(torch.int32)), (z, z.conj())):
+        assert limits.refuse(trace(lambda a, b: a.sum() + b.sum(), a, b)) is None
+    assert limits.refuse(trace(add, x, x.clone())) is None
+    assert limits.refuse(traced(add, slice(0, 0), slice(2, 2))) is None
+
+
+def test_reread_inputs() -> None:
+    limits = Limits(reread_inputs=False)
+    x, z = whole(), torch.ones(3, dtype=torch.complex64)
+    for a, b in ((x, x[2:].view(torch.int32)), (z, z.conj()), (z, z.real), (z.imag, z.conj().imag)):
+        refused = limits.refuse(trace(lambda a, b: a.sum() + b.sum(), a, b))
+        assert refused == "inputs a and b read one storage as different numbers"
+    assert limits.refuse(traced(add, *OVERLAPPING)) is None
+    assert limits.refuse(trace(add, x, x.view(torch.int32).clone())) is None
+
+
 def test_inputs_inside_a_tree_go_by_their_parameter() -> None:
     x = whole()
     program = trace(lambda pair, c: pair[0] + pair[1] + c, [x[:4], x[4:8]], x[2:6])

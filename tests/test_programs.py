@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import pytest
@@ -21,7 +21,9 @@ from fuzz import precision
 from fuzz.hazards import RELATIONS, hazards, relation
 from fuzz.reducer import reduce
 from fuzz.subjects import mixed_storages
+from fuzz.uniform import BACKEND
 from strategies.dtypes import ANYTHING
+from strategies.layouts import draw_inputs
 from strategies.programs import programs
 from strategies.scope import Scope
 
@@ -122,6 +124,42 @@ FUNCTIONALIZE = Limits(overlapping_inputs=False, written_inputs_returned=False)
 @given(programs(FUNCTIONALIZE))
 def test_programs_lie_within_the_limits(program: Program) -> None:
     assert FUNCTIONALIZE.refuse(program) is None
+
+
+CONGRUENT = Limits(displaced_inputs=False)
+SAME_NUMBERS = Limits(displaced_inputs=False, reread_inputs=False, empty_inputs=False)
+
+
+@pytest.mark.parametrize("limits", [CONGRUENT, SAME_NUMBERS, Limits(reread_inputs=False)])
+def test_inputs_lie_within_the_limits(limits: Limits) -> None:
+    shared = 0
+
+    @QUICK
+    @given(programs(limits))
+    def draw_all(program: Program) -> None:
+        nonlocal shared
+        assert limits.refuse(program) is None
+        homes = [program.values[i].storage for i in program.inputs]
+        shared += len(set(homes)) < len(homes)
+
+    draw_all()
+    assert shared > 100
+
+
+def test_inputs_read_the_same_elements_as_other_numbers() -> None:
+    found = {"dtype": 0, "conj": 0}
+
+    @settings(QUICK, max_examples=500, backend=BACKEND)
+    @given(st.data())
+    def draw_all(data: st.DataObject) -> None:
+        scope = Scope(Limits(dtypes=frozenset({"complex64", "float32", "int32"})))
+        values = [scope.value(i) for i in draw_inputs(data.draw, scope, rare=True).indices]
+        for a, b in combinations(values, 2):
+            for difference in found if a.storage == b.storage else ():
+                found[difference] += getattr(a, difference) != getattr(b, difference)
+
+    draw_all()
+    assert min(found.values()) > 5, found
 
 
 def _inputs_lie(program: Program, how: str) -> bool:

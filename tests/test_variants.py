@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from executor import memory, targets
+from executor.limits import Limits
 from executor.program import Inputs
 from executor.tracing import trace
-from fuzz.variants import backwards, calls, realias
+from fuzz.variants import backwards, calls, realias, spread
 
 
 def entry(*args: torch.Tensor) -> Inputs:
@@ -47,6 +48,45 @@ def test_inputs_apart_are_laid_on_each_other() -> None:
 def test_there_is_none_for_one_input_or_unlike_ones() -> None:
     assert realias(entry(torch.ones(3))) is None
     assert realias(entry(torch.ones(3), torch.ones(2))) is None
+
+
+def test_inputs_that_share_are_spread_over_a_longer_storage() -> None:
+    x = torch.arange(6.0)
+    spread_out = spread(entry(x[:4], x[2:], x[2:].view(torch.int32)))
+    assert spread_out is not None
+    assert [value.storage for value in spread_out.values] == [0, 0, 0]
+    a, b, c = memory.allocate(spread_out).tensors
+    assert (a.tolist(), b.tolist()) == ([0, 1, 2, 3], [3, 2, 1, 0])
+    assert c.view(torch.float32).tolist() == [2, 3, 4, 5]
+    assert a.untyped_storage().data_ptr() == c.untyped_storage().data_ptr()
+    a.zero_()
+    c.zero_()
+    assert b.tolist() == [3, 2, 1, 0]
+
+
+def test_one_tensor_passed_twice_is_spread_and_others_stay() -> None:
+    x, y = torch.arange(3.0), torch.arange(5.0)
+    inputs = entry(x, y, x)
+    spread_out = spread(inputs)
+    assert spread_out is not None
+    assert spread_out.storages[1] == inputs.storages[1]
+    a, _, c = memory.allocate(spread_out).tensors
+    assert a is not c
+    assert (a.tolist(), c.tolist()) == ([0, 1, 2], [2, 1, 0])
+
+
+def test_nothing_is_spread_where_nothing_is_shared_or_copies_would_begin_within_an_element() -> None:
+    assert spread(entry(torch.ones(3), torch.ones(3))) is None
+    x = torch.ones(3)
+    assert spread(entry(x, x[:2].view(torch.int64))) is None
+
+
+def test_a_target_that_takes_no_displaced_inputs_is_not_called_with_such() -> None:
+    x = torch.ones(3)
+    program, null = trace(lambda a, b: a + b, x, x), targets.get("null")
+    assert len(calls(program, null)) == 3
+    null.limits = Limits(displaced_inputs=False)
+    assert len(calls(program, null)) == 2
 
 
 def test_a_target_that_takes_no_overlap_gets_none() -> None:
