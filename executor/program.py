@@ -20,7 +20,7 @@ import torch
 
 from executor.args import Arg, constant, refs
 from executor.errors import ProgramError
-from executor.geometry import Footprint
+from executor.geometry import CACHED, Footprint
 
 FORMAT = "aliasfuzz.program"
 VERSION = 1
@@ -88,7 +88,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def footprint(self) -> Footprint:
         """The addresses that this value touches, relative to its storage."""
-        return Footprint(self.itemsize, self.shape, self.strides, self.offset, self.dtype, self.conj, self.neg)
+        return _footprint(self)
 
     @property
     def end(self) -> int:
@@ -232,6 +232,12 @@ class _Envelope(msgspec.Struct):
     format: str
     version: int
     program: msgspec.Raw
+
+
+@lru_cache(maxsize=CACHED)
+def _footprint(value: Value) -> Footprint:
+    """Made once: a footprint is asked for many times on a program's way through the passes."""
+    return Footprint(value.itemsize, value.shape, value.strides, value.offset, value.dtype, value.conj, value.neg)
 
 
 @lru_cache(maxsize=64)

@@ -86,13 +86,19 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) ->
     dtype = choice(draw, dtypes)
     sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
     form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension
-    shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, sizes) for _ in range(1 + form % 3)]
+    shape = [choice(draw, _LONG)] if form == 23 else _several(draw, sizes, 1 + form % 3)
     skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
     start = (1, -7, 31, 3)[position]
     fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)
     return Base(_filled(fill, count + skipped)[skipped:].view(shape), fill, [])
+
+
+def _several(draw: Draw, sizes: tuple[int, ...], count: int) -> list[int]:
+    """So many of the sizes, drawn as one number: a draw costs more than what is done with it."""
+    number = below(draw, len(sizes) ** count)
+    return [sizes[number // len(sizes) ** k % len(sizes)] for k in range(count)]
 
 
 def _index_base(draw: Draw) -> Base:
@@ -153,9 +159,7 @@ def _moved(tensor: torch.Tensor, fill: Iota) -> tuple[Base, torch.Tensor]:
 def _viewed(draw: Draw, base: Base, views: tuple[View, ...], limits: Limits) -> torch.Tensor:
     """The base under up to two views, as a tensor object of its own."""
     tensor = base.tensor.view(base.tensor.shape)
-    for _ in range(2):
-        if below(draw, 4) < 2:
-            break
+    for _ in range((0, 0, 1, 2)[below(draw, 4)]):
         op, args = draw_view(draw, tensor, views, limits)
         out = resolve(op)(tensor, *args)
         tensor = out if isinstance(out, torch.Tensor) else choice(draw, out)
