@@ -69,7 +69,7 @@ class Recorder:
         given = tuple(to_arg(arg, self.ref) for arg in args)
         named = tuple((key, to_arg(arg, self.ref)) for key, arg in kwargs.items())
         if changes_metadata(name):
-            _check_size(name, args)
+            _check_change(name, args)
             self._left.append(args[0].untyped_storage())
         try:
             out = op(*args, **kwargs)
@@ -134,8 +134,10 @@ class Recorder:
         return self._add(tensor)
 
 
-def _check_size(name: str, args: Sequence[Any]) -> None:
-    """Raises `TraceError` for a call that would make its tensor's storage longer: a storage has one size."""
+def _check_change(name: str, args: Sequence[Any]) -> None:
+    """Raises `TraceError` for a call that would make a storage longer, which has one size, or read one as another dtype."""
+    if name == "aten.set_.source_Tensor" and args[0].dtype is not args[1].dtype:
+        raise TraceError("it sets a tensor to one of another dtype, which is not supported")
     if name.startswith("aten.resize_"):
         tensor, size = args[0], args[1]
         count = size.numel() if isinstance(size, torch.Tensor) else math.prod(size)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from executor.limits import GIVES_DATA
 from executor.schema_fixes import SET_DATA
 from strategies.draws import Draw, below, between, choice
 from strategies.pointwise import draw_write
@@ -35,7 +34,7 @@ def draw_change(draw: Draw, scope: Scope) -> None:
     target = choice(draw, targets)
     given = not scope.limits.metadata_of_inputs and target in map(current, scope.inputs)
     view = _view(draw, scope, target) if below(draw, 4) else target
-    rows = [(c.op, arguments) for c in CHANGES if scope.takes(c.op) and (c.op in GIVES_DATA or not given)
+    rows = [(c.op, arguments) for c in CHANGES if scope.takes(c.op) and (c.op == SET_DATA or not given)
             for arguments in [c.arguments(draw, scope, target)] if arguments]  # fmt: skip
     if not rows:
         return

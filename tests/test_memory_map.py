@@ -208,7 +208,7 @@ def test_a_statement_that_does_nothing_has_a_step() -> None:
     nothing = Call("aten.contiguous.default", (Ref(0),), (), (0,))
     program = msgspec.structs.replace(program, calls=(nothing, *program.calls)).without_sources()
     steps = draw(Case(program=program, target="null", state="fixed"), None, "").steps
-    assert [step.text for step in steps] == ["inputs", "a.contiguous()", "a.add_(1)", "return a"]
+    assert [step.text for step in steps] == ["inputs", "b = a.contiguous()", "b.add_(1)", "return b"]
     assert steps[1].rows == ()
 
 

@@ -13,12 +13,13 @@ from hypothesis import Phase, given, settings
 
 from aliasfuzz.pictures import draw
 from corpus.case import Case
-from executor import interpreter, printing
+from executor import interpreter, printing, targets
 from executor.args import Ref
 from executor.errors import ProgramError, TraceError
 from executor.limits import EVERYTHING, Limits
-from executor.memory import allocate
-from executor.program import Program
+from executor.memory import allocate, describe
+from executor.program import Param, Program
+from executor.recorder import Recorder
 from executor.schema import accesses, changes_metadata
 from executor.targets.base import Target
 from executor.tracing import trace
@@ -158,7 +159,7 @@ def test_programs_with_such_calls_are_valid_and_stable(program: Program) -> None
 def test_limits_keep_them_away() -> None:
     program = trace(lambda x: x.t_() * 2, matrix())
     fresh = trace(lambda x: (x + 1).t_() * 2, matrix())
-    given_data = trace(lambda x, y: x.set_(y), matrix(), vector())
+    given_data = trace(assign, matrix(), vector())
     assert (
         Limits(metadata_mutation=False).refuse(fresh) == "aten.t_.default changes a tensor's shape or storage in place"
     )
@@ -177,6 +178,40 @@ def test_changes_of_inputs_are_not_drawn_where_they_are_not_taken(program: Progr
 @given(programs(Limits(metadata_mutation=False)))
 def test_none_is_drawn_where_they_are_not_taken(program: Program) -> None:
     assert not any(changes_metadata(call.op) for call in program.calls)
+
+
+@pytest.mark.thunder
+@pytest.mark.parametrize("text", sorted(CHANGES.keys() - {"x.data = y"}))
+def test_thunder_refuses_all_but_assigned_data(text: str) -> None:
+    program = changed(CHANGES[text])
+    verdict = check(program, target="thunder")
+    assert verdict.refused is not None
+    assert verdict.refused.startswith("Unknown attribute")
+    assert "is not supported" in str(targets.get("thunder").limits.refuse(program))
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_dynamo_refuses_what_is_outside_the_limits(text: str) -> None:
+    program = changed(CHANGES[text])
+    target = targets.get("aot_eager")
+    if target.limits.refuse(program) is not None:
+        assert check(program, target=target).refused is not None
+    else:
+        assert text == "x.data = y"
+    assert targets.get("aot_eager:breaks").limits.refuse(program) is None
+
+
+def test_a_tensor_that_an_operator_returns_as_it_is_gets_another_name() -> None:
+    recorder = Recorder()
+    x = matrix()
+    recorder.input(x, describe([x]).storages[0])
+    recorder.call(torch.ops.aten.contiguous.default, x)
+    recorder.call(torch.ops.aten.unsqueeze_.default, x, 0)
+    program = recorder.program([Param("x", Ref(0))], recorder.ref(x))
+    validate_geometry(program)
+    lines = [line.strip() for line in str(program).splitlines()]
+    assert lines[1:] == ["a = x.contiguous()", "a.unsqueeze_(0)", "return a"]
+    assert check(program, target="null").ok
 
 
 class Forgets(Target):

@@ -64,9 +64,17 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
     statements = tuple(
         Statement(source[line - 1].strip(), tuple(lines.get(line, [])))
         for line, node in body.items()
-        if line in lines or isinstance(node, ast.Expr)
+        if line in lines or _asks(node)
     )
     return Script(traced, statements, source[-1].strip(), names)
+
+
+def _asks(node: ast.stmt) -> bool:
+    """Whether a line that makes no call is a method's call all the same, as `b = a.contiguous()` is."""
+    if isinstance(node, ast.Expr):
+        return True
+    asked = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+    return isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name) and asked.value.id != "torch"
 
 
 def _assigned(node: ast.stmt) -> Iterator[str]:

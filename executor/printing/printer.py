@@ -17,7 +17,7 @@ from executor.printing.arguments import source
 from executor.printing.calls import spell
 from executor.printing.forms import Scope, subscript
 from executor.printing.memory import constant
-from executor.schema import changes_metadata, resolve
+from executor.schema import changes_metadata, effects, resolve
 from executor.schema_fixes import SET_DATA
 
 if TYPE_CHECKING:
@@ -97,10 +97,16 @@ class _Printer:
             yield group
 
     def statement(self, call: Call, text: str) -> str:
-        """The call as a line that names its new results. One that returns only what has a name is no assignment."""
-        if self.names.keys() >= set(call.results):
-            return text
+        """The call as a line that names its new results. One that returns only what has a name is no assignment.
+
+        But one that happens to return its operand, as `contiguous` does, gives it another name: a compiler may take it
+        for another tensor.
+        """
         kinds = _returns(call.op)
+        if self.names.keys() >= set(call.results):
+            if kinds != ("Tensor",) or effects(call.op).writes:
+                return text
+            del self.names[call.results[0]]
         if kinds == ("Tensor",):
             return f"{self.name(call.results[0])} = {text}"
         spare = len(call.results) - sum(["Tensor" in kind for kind in kinds])

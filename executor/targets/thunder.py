@@ -44,11 +44,19 @@ _BANNED = frozenset({
 })  # fmt: skip
 
 
+# The same error says that it does not know them. Assigning to `Tensor.data` it does not refuse.
+_METADATA = frozenset({
+    "aten.as_strided_.default", "aten.resize_.default", "aten.resize_as_.default", "aten.set_.source_Tensor",
+    "aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims", "aten.swapaxes_.default",
+    "aten.swapdims_.default", "aten.t_.default", "aten.transpose_.default", "aten.unsqueeze_.default",
+})  # fmt: skip
+
+
 class Thunder(Target):
     """`thunder.jit(fn)`. Raises `TargetError` if Thunder is not installed."""
 
     unsafe = True
-    limits = Limits(dtypes=_DTYPES, banned_ops=_BANNED)
+    limits = Limits(dtypes=_DTYPES, banned_ops=_BANNED | _METADATA)
 
     def __init__(self, name: str = "thunder", fuel: int | None = None, **options: Any) -> None:
         self.name, self._options, self._fuel = name, options, fuel

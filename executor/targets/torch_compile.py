@@ -1,4 +1,9 @@
-"""`aot_eager` and `inductor`: torch.compile with the whole function in one graph, specialised to its inputs' shapes."""
+"""`aot_eager` and `inductor`: torch.compile with the whole function in one graph, specialised to its inputs' shapes.
+
+Dynamo says of some calls that it does not trace them: those that change the shape of an input ("Getting an inplace view
+on a graph input is not supported"), and `resize_` of anything. `aot_eager:breaks` and `inductor:breaks` are what
+torch.compile does by default with such a call: it ends a graph, runs the call in eager, and begins another.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from torch._dynamo import config, guards
 from torch._dynamo.exc import Unsupported
 
 from executor.errors import TargetError
+from executor.limits import Limits
 from executor.targets import torch_memory
 from executor.targets.base import Target, quiet
 from executor.targets.functionalize import Functionalize
@@ -22,30 +28,38 @@ from executor.targets.functionalize import Functionalize
 _RECOMPILE_LIMIT = 1024
 
 
+_WHOLE = Limits(metadata_of_inputs=False, banned_ops=frozenset({"aten.resize_.default", "aten.resize_as_.default"}))
+
+
 class TorchCompile(Target):
-    """`torch.compile(fn, backend=name, fullgraph=True, dynamic=False)`."""
+    """`torch.compile(fn, backend=name, fullgraph=True, dynamic=False)`; with `breaks`, in as many graphs as Dynamo makes."""
 
     unsafe = True
 
-    def __init__(self, backend: str, name: str = "") -> None:
-        self.name, self.about = name or backend, f"torch.compile with the backend {backend!r}"
-        self._backend = backend
-        self.stages: Mapping[str, Target] = self._stages() if not name else {}
+    def __init__(self, backend: str, stage: str = "", *, breaks: bool = False) -> None:
+        self.name, self.about = backend, f"torch.compile with the backend {backend!r}"
+        if breaks:
+            self.name, self.about = f"{self.name}:breaks", f"{self.about}, and breaks of the graph"
+        self.limits = Limits() if breaks else _WHOLE
+        self._backend, self._breaks = backend, breaks
+        if stage:
+            self.name = stage
+        self.stages: Mapping[str, Target] = self._stages() if not stage else {}
 
     def _stages(self) -> Mapping[str, Target]:
         """Dynamo alone, functionalization alone, AOTAutograd around it, and Inductor behind that."""
         name = self.name
         found: dict[str, Target] = {
-            "dynamo": TorchCompile("eager", name=f"{name}/dynamo"),
+            "dynamo": TorchCompile("eager", f"{name}/dynamo", breaks=self._breaks),
             "functionalization": Functionalize(f"{name}/functionalization"),
-            "aot": TorchCompile("aot_eager", name=f"{name}/aot"),
+            "aot": TorchCompile("aot_eager", f"{name}/aot", breaks=self._breaks),
         }
         return found | ({"aot": self} if self._backend == "aot_eager" else {self._backend: self})
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
         """A function that compiles when it is called; what was compiled before is forgotten."""
         torch.compiler.reset()
-        jitted = torch.compile(fn, backend=self._backend, fullgraph=True, dynamic=False)
+        jitted = torch.compile(fn, backend=self._backend, fullgraph=not self._breaks, dynamic=False)
 
         def compiled(*args: Any) -> Any:
             with quiet(), _settings():
@@ -57,7 +71,7 @@ class TorchCompile(Target):
         """See `Target.script`."""
         return [
             "import torch",
-            f"compiled = torch.compile(program, backend={self._backend!r}, fullgraph=True, dynamic=False)",
+            f"compiled = torch.compile(program, backend={self._backend!r}, fullgraph={not self._breaks}, dynamic=False)",
         ]
 
     def refusal(self, error: BaseException) -> str | None:
@@ -75,7 +89,17 @@ def aot_eager() -> TorchCompile:
     return TorchCompile("aot_eager")
 
 
-def inductor() -> TorchCompile:
+def aot_eager_breaks() -> TorchCompile:
+    """The same, where Dynamo may end a graph and begin another."""
+    return TorchCompile("aot_eager", breaks=True)
+
+
+def inductor_breaks() -> TorchCompile:
+    """`inductor`, where Dynamo may end a graph and begin another. Raises `TargetError` as that does."""
+    return inductor(breaks=True)
+
+
+def inductor(*, breaks: bool = False) -> TorchCompile:
     """The same, then kernels in C++ or Triton, whose accesses out of bounds may crash the process.
 
     Raises `TargetError` where there is no C++ compiler.
@@ -83,7 +107,7 @@ def inductor() -> TorchCompile:
     compilers = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++"]
     if not any(map(shutil.which, compilers)):
         raise TargetError(f"Inductor needs a C++ compiler, and {' and '.join(compilers)} cannot be found: install g++")
-    return TorchCompile("inductor")
+    return TorchCompile("inductor", breaks=breaks)
 
 
 @contextmanager
