@@ -1,0 +1,79 @@
+"""Metamorphic relations: rewritings that leave a program's meaning as it was, so that a compiler must do the same to both."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from executor.errors import AliasfuzzError
+from executor.limits import EVERYTHING, Limits
+from executor.program import Program
+from fuzz.relations.base import Relation
+from fuzz.relations.layouts import InputsApart, PaddedBase
+from fuzz.relations.order import PermutedParameters, SwappedStatements
+from fuzz.relations.outputs import AliasReturned
+from fuzz.relations.views import NoopView, OneView
+from fuzz.relations.writes import CopiedWrite
+
+__all__ = ["ALL", "NONE", "RELATIONS", "Relation", "RelationError", "Rewriting", "chosen", "rewriting", "rewritten"]
+
+RELATIONS: dict[str, Relation] = {
+    relation.name: relation
+    for relation in (
+        CopiedWrite(), NoopView(), OneView(), InputsApart(), PaddedBase(), SwappedStatements(), PermutedParameters(),
+        AliasReturned(),
+    )
+}  # fmt: skip
+ALL, NONE = "all", "none"
+
+
+class RelationError(AliasfuzzError):
+    """There is no relation of this name; the message says which there are."""
+
+
+class Rewriting(NamedTuple):
+    """A program that means what another one means, and the name of the relation between the two."""
+
+    relation: str
+    program: Program
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """The names in "all", "none" or "NAME,NAME". Raises `RelationError` for one that there is not."""
+    if text in (ALL, NONE):
+        return tuple(RELATIONS) if text == ALL else ()
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in RELATIONS:
+            raise RelationError(f"there is no relation {name!r}; there are {', '.join(RELATIONS)}, or {ALL} or {NONE}")
+    return names
+
+
+def rewritten(program: Program, relation: str, limits: Limits = EVERYTHING) -> Program | None:
+    """The program rewritten by the relation of this name, always in the same way.
+
+    None if the relation does not apply, or what comes out is the same again, or not within the limits. Raises `RelationError` if there is no
+    such relation.
+    """
+    (name,) = chosen(relation)
+    if not RELATIONS[name].applies(program):
+        return None
+    found = RELATIONS[name].rewrite(program, random.Random(f"{name}/{program.digest}"))
+    if found is None or found == program or limits.refuse(found) is not None:
+        return None
+    return found
+
+
+def rewriting(program: Program, names: Iterable[str], limits: Limits = EVERYTHING, share: int = 1) -> Rewriting | None:
+    """A rewriting by one of these relations, for one program in `share`; None for the others, or if none applies.
+
+    Whether and by which one depends on the program alone.
+    """
+    draw = random.Random(f"relation/{program.digest}")
+    order = list(names)
+    if not order or draw.randrange(share):
+        return None
+    draw.shuffle(order)
+    found = ((name, rewritten(program, name, limits)) for name in order)
+    return next((Rewriting(name, other) for name, other in found if other is not None), None)
