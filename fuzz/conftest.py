@@ -1,24 +1,28 @@
-"""`pytest fuzz/`: options, shards spread over xdist's workers, a progress line, and the summary at the end."""
+"""`pytest fuzz/`: options, shards spread over xdist's workers, how it goes, and the summary at the end."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from corpus.store import Store, findings_folder
 from executor.errors import AliasfuzzError
+from fuzz import record
+from fuzz.ending import keep
+from fuzz.journal import JournalError
 from fuzz.options import PROFILES, Options, options
 from fuzz.recovery import recover
-from fuzz.summary import closing_lines, progress, summarize, to_json
+from fuzz.screen import Screen
+from fuzz.summary import closing_lines, summarize
 
 OPTIONS = pytest.StashKey[Options]()
 RECOVERED = pytest.StashKey[list[str]]()
-_SECONDS_BETWEEN_LINES = 10.0
+ENDING = pytest.StashKey[list[str]]()
+SCREEN = pytest.StashKey[Screen]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except AliasfuzzError as error:
         raise pytest.UsageError(str(error)) from None
+    config.pluginmanager.register(_Away(config), "aliasfuzz-screen")
 
 
 def _workers(config: pytest.Config) -> int:
@@ -109,37 +114,64 @@ def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-class _Progress(threading.Thread):
-    """Prints a line on the run every few seconds until it is told to stop."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(daemon=True, name="aliasfuzz-progress")
-        self.options, self.writer = config.stash[OPTIONS], config.get_terminal_writer()
-        self.stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self.stopped.wait(_SECONDS_BETWEEN_LINES):
-            self.writer.line()
-            self.writer.line(progress(self.options, summarize(self.options), time.time()))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
     if _is_worker(session.config) or session.config.option.collectonly:
         return (yield)
-    thread = _Progress(session.config)
-    thread.start()
+    writer = session.config.get_terminal_writer()
+    writer.flush()
+    screen = session.config.stash[SCREEN] = Screen(
+        session.config.stash[OPTIONS], lambda: int(writer.width_of_current_line)
+    )
+    screen.start()
     try:
         return (yield)
     finally:
-        thread.stopped.set()
-        thread.join()
+        screen.stop()
+        del session.config.stash[SCREEN]
+
+
+class _Away:
+    """Takes the table away while pytest reports on something."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def _write(self) -> Iterator[Any]:
+        screen = self.config.stash.get(SCREEN, None)
+        if screen is None:
+            return (yield)
+        with screen.away():
+            try:
+                return (yield)
+            finally:
+                self.config.get_terminal_writer().flush()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logstart(self) -> Iterator[Any]:
+        return (yield from self._write())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self) -> Iterator[Any]:
+        return (yield from self._write())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logfinish(self) -> Iterator[Any]:
+        return (yield from self._write())
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_testnodedown(self) -> Iterator[Any]:  # xdist's
+        return (yield from self._write())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Saves what earlier runs in the same place were judging when they were killed."""
     if _is_worker(session.config) or session.config.option.collectonly:
         return
+    try:
+        record.begin(session.config.stash[OPTIONS])
+    except JournalError as error:
+        raise pytest.UsageError(str(error)) from None
     runs = sorted(Path(session.config.stash[OPTIONS].folder).parent.glob("*/"))
     session.config.stash[RECOVERED] = [str(left) for run in runs for left in recover(run, _store(session.config))]
 
@@ -153,9 +185,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if _is_worker(config) or not Path(chosen.folder).exists():
         return
     terminalreporter.section("aliasfuzz")
-    for left in config.stash[RECOVERED]:
-        terminalreporter.line(left)
-    for line in closing_lines(chosen, summarize(chosen)):
+    for line in (
+        *config.stash.get(RECOVERED, []),
+        *closing_lines(chosen, summarize(chosen)),
+        *config.stash.get(ENDING, []),
+    ):
         terminalreporter.line(line)
 
 
@@ -171,7 +205,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     code = summary.exit_code
     if exitstatus != 2:  # interrupted
         session.exitstatus = 3 if exitstatus == 1 and code == 0 else code
-    if config.getoption("--fuzz-json"):
-        Path(config.getoption("--fuzz-json")).write_text(
-            to_json(config.stash[OPTIONS], summary, int(session.exitstatus)), encoding="utf-8"
-        )
+    found = record.record(
+        config.stash[OPTIONS], summary, int(session.exitstatus), "finished" if exitstatus != 2 else "interrupted"
+    )
+    config.stash[ENDING], kept = keep(found, folder, config.getoption("--fuzz-json"))
+    if not kept:
+        session.exitstatus = 3

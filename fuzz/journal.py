@@ -41,15 +41,25 @@ class Journal:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, remedy: str = "choose another folder by --fuzz-run") -> Iterator[None]:
     """Turns an `OSError` of the block into a `JournalError` about this file."""
     try:
         yield
     except OSError as error:
         raise JournalError(
-            f"{path}: cannot be written: {error.strerror}; what was written before is whole. Make room, or choose "
-            "another folder by --fuzz-run"
+            f"{path}: cannot be written: {error.strerror}; what was written before is whole. Make room, or {remedy}"
         ) from error
+
+
+def write_whole(path: Path, text: str, remedy: str = "choose another folder by --fuzz-run") -> None:
+    """Writes a file so that it is there as a whole or as it was before. Raises `JournalError`."""
+    part = path.with_name(f"{path.name}.part{os.getpid()}")
+    with writing(path, remedy):
+        try:
+            part.write_text(text, encoding="utf-8", errors="backslashreplace")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:
@@ -60,10 +70,36 @@ def read(folder: Path) -> Iterator[dict[str, Any]]:
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of one journal; a line that is damaged, or cut short by a killed writer, is passed over."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    yield from _events(path.read_bytes())
+
+
+def _events(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.decode(errors="replace").splitlines():
         try:
             event = json.loads(line)
         except (json.JSONDecodeError, RecursionError):
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
             yield event
+
+
+class Tail:
+    """The journals of a folder, read as they grow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The journals so far."""
+        return tuple(self._read)
+
+    def new(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """The events that were written since this was asked last, each with its file."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._read.setdefault(path, 0))
+                whole, newline, _ = file.read().rpartition(b"\n")
+            self._read[path] += len(whole) + len(newline)
+            yield from ((path, event) for event in _events(whole))

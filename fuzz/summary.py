@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from corpus.flags import SHIPPED as FLAGS
+from executor.limits import Limits
 from fuzz import journal
 from fuzz.accounts import FAILURES, NOTABLE, accounts
+from fuzz.coverage import Coverage
 from fuzz.options import NO_FLAGS, Options
+from fuzz.throughput import intervals
 
 
 @dataclass
 class TargetSummary:
     """One target's share of a run. `findings` are journal events, one a signature; `counts` the programs by outcome.
 
-    `stale` are the flags that their cases do not prove any more, and why.
+    `stale` are the flags that their cases do not prove any more, and why. `limits` are what the programs were drawn
+    within, None if no shard has said so. `phases` are seconds of all shards together, and `intervals` the times between
+    which so many programs were judged, in seconds since the epoch.
     """
 
     programs: int = 0
@@ -28,23 +34,44 @@ class TargetSummary:
     seconds: float = 0.0
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     stale: dict[str, str] = field(default_factory=dict)
+    limits: Limits | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    phases: dict[str, float] = field(default_factory=dict)
+    intervals: list[tuple[float, float, int]] = field(default_factory=list)
 
     @property
     def fresh(self) -> list[dict[str, Any]]:
         """The findings whose signatures the corpus did not have."""
         return [finding for finding in self.findings.values() if not finding["known"]]
 
+    def take(self, event: dict[str, Any]) -> None:
+        """Takes in an event of one of its shards."""
+        kind = event["event"]
+        if kind == "batch":
+            self.seconds = max(self.seconds, event["seconds"])
+        elif kind == "finding":
+            self.findings.setdefault(event["signature"], event)
+        elif kind == "stale":
+            self.stale[event["flag"]] = event["why"]
+        elif kind == "begin":
+            self.limits, self.versions = msgspec.convert(event["limits"], Limits), event["versions"]
+        elif kind == "coverage":
+            self.coverage += msgspec.convert(event["counts"], Coverage)
+
 
 @dataclass
 class Summary:
     """A run so far. `missing` are the (target, shard) pairs that began or should have, and did not end.
 
-    `killed` are the journal events of shards that were killed, each with the program that it was judging.
+    `killed` are the journal events of shards that were killed, each with the program that it was judging. `last` is the
+    time of the last event, in seconds since the epoch; 0 if there is none.
     """
 
     targets: dict[str, TargetSummary]
     missing: list[tuple[str, int]]
     killed: list[dict[str, Any]]
+    last: float = 0.0
 
     @property
     def exit_code(self) -> int:
@@ -56,29 +83,43 @@ class Summary:
 
 def summarize(options: Options) -> Summary:
     """The state of a run, from its folder."""
-    shards: dict[tuple[str, int], dict[str, Any]] = {}
-    done: set[tuple[str, int]] = set()
     found = {name: TargetSummary() for name in options.targets}
-    killed = []
-    for event in journal.read(Path(options.folder)):
-        if event["event"] == "batch":
-            shards[event["target"], event["shard"]] = event
-        elif event["event"] == "done":
-            done.add((event["target"], event["shard"]))
-        elif event["event"] == "killed":
-            killed.append(event)
-        elif event["event"] == "finding":
-            found[event["target"]].findings.setdefault(event["signature"], event)
-        elif event["event"] == "stale":
-            found[event["target"]].stale[event["flag"]] = event["why"]
-    for (name, _), event in shards.items():
-        found[name].seconds = max(found[name].seconds, event["seconds"])
+    every = [event for event in journal.read(Path(options.folder)) if event.get("target") in found]
+    shards: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for event in every:
+        found[event["target"]].take(event)
+        if "shard" in event:
+            shards.setdefault((event["target"], event["shard"]), []).append(event)
+    for (name, _), events in shards.items():
+        found[name].intervals += intervals(events)
+        for phase, seconds in _phases(events):
+            found[name].phases[phase] = found[name].phases.get(phase, 0.0) + seconds
     for (name, _), account in accounts(Path(options.folder)).items():
         found[name].programs += account.started
         found[name].failures += sum(account.counts[outcome] for outcome in FAILURES)
         found[name].counts += account.counts
     wanted = [(name, number) for name in options.targets for number in options.shards]
-    return Summary(found, [pair for pair in wanted if pair not in done], killed)
+    done = {(event["target"], event["shard"]) for event in every if event["event"] == "done"}
+    return Summary(
+        found,
+        [pair for pair in wanted if pair not in done],
+        [event for event in every if event["event"] == "killed"],
+        max((event["time"] for event in every), default=0.0),
+    )
+
+
+def _phases(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The phases that a shard went through, each with its seconds, from the shard's events in order."""
+    phase, since = "", 0.0
+    for event in events:
+        if phase:
+            yield phase, max(event["time"] - since, 0.0)
+        if event["event"] in _TURNS:
+            phase = event.get("phase", "")
+        since = event["time"]
+
+
+_TURNS = ("begin", "phase", "done", "killed")
 
 
 def progress(options: Options, summary: Summary, now: float) -> str:
@@ -117,36 +158,6 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
     yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
     yield f"journals: {options.folder}"
-
-
-def to_json(options: Options, summary: Summary, exit_code: int) -> str:
-    """The summary for machines: an object with the seed, the exit code of pytest (2 if it was interrupted), and each target's totals and findings."""
-    found = {
-        name: {
-            "programs": target.programs,
-            "failures": target.failures,
-            "seconds": target.seconds,
-            "outcomes": dict(target.counts),
-            "stale_flags": target.stale,
-            "findings": [
-                {key: finding[key] for key in ("signature", "known", "path", "text", "program")}
-                for finding in target.findings.values()
-            ],
-        }
-        for name, target in summary.targets.items()
-    }
-    return json.dumps(
-        {
-            "format": "aliasfuzz.summary",
-            "version": 1,
-            "seed": options.seed,
-            "exit_code": exit_code,
-            "missing": summary.missing,
-            "killed": [{key: event[key] for key in ("target", "shard", "path")} for event in summary.killed],
-            "targets": found,
-        },
-        indent=2,
-    )
 
 
 def _finding(finding: dict[str, Any]) -> Iterator[str]:

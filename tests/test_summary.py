@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from executor.limits import Limits
 from fuzz.journal import Journal
 from fuzz.options import Options
-from fuzz.summary import closing_lines, progress, summarize, to_json
+from fuzz.summary import closing_lines, progress, summarize
 
 
 def made(folder: Path) -> Options:
@@ -86,16 +87,34 @@ def test_progress_says_how_far_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_json_for_machines(tmp_path: Path) -> None:
-    chosen = run(tmp_path)
-    data = json.loads(to_json(chosen, summarize(chosen), 1))
-    assert (data["format"], data["version"], data["seed"], data["exit_code"]) == ("aliasfuzz.summary", 1, 0xAB, 1)
-    assert data["targets"]["thunder"]["findings"][0]["signature"] == "s1"
-    assert data["missing"] == [["thunder", 0]]
-
-
 def test_a_line_cut_short_is_passed_over(tmp_path: Path) -> None:
     chosen = run(tmp_path)
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write('{"event": "batch", "targ')
     assert summarize(chosen).targets["null"].programs == 400
+
+
+def test_phases_and_intervals_are_those_of_each_shard(tmp_path: Path) -> None:
+    chosen = made(tmp_path)
+    lines = [
+        {"event": "begin", "time": 10, "limits": {}, "versions": {"torch": "1"}},
+        {"event": "phase", "time": 10, "phase": "generate"},
+        {"event": "batch", "time": 14, "counts": {"ok": 40}, "seconds": 4, "batches": 1},
+        {"event": "phase", "time": 15, "phase": "shrink"},
+        {"event": "batch", "time": 18, "counts": {"ok": 60}, "seconds": 8, "batches": 1},
+        {"event": "killed", "time": 30, "counts": {"ok": 60}, "digest": "ab", "path": "x.json"},
+        {"event": "begin", "time": 40, "limits": {}, "versions": {"torch": "1"}},
+        {"event": "phase", "time": 40, "phase": "generate"},
+        {"event": "batch", "time": 42, "counts": {"ok": 20}, "seconds": 2, "batches": 1},
+        {"event": "done", "time": 43},
+    ]
+    for shard in (0, 1):
+        text = "".join(json.dumps({**line, "target": "null", "shard": shard}) + "\n" for line in lines)
+        (tmp_path / f"null-{shard}.jsonl").write_text(text)
+    found = summarize(chosen)
+    null = found.targets["null"]
+    assert null.phases == {"generate": 2 * (5 + 3), "shrink": 2 * 15}
+    assert sorted(null.intervals) == [(10, 14, 40)] * 2 + [(14, 18, 20)] * 2 + [(40, 42, 20)] * 2
+    assert null.limits == Limits()
+    assert null.versions == {"torch": "1"}
+    assert found.last == 43
