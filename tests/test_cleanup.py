@@ -17,3 +17,17 @@ def test_equal_writes_are_all_made() -> None:
 
     program = trace(fn, torch.ones(2, 2))
     assert common_subexpressions(program) == program
+
+
+def test_views_of_merged_copies_lie_on_the_copy_that_is_left() -> None:
+    """The later view is of the first copy, and the earlier one of the second."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, second = x.neg(), x.neg()
+        return second.expand(3, 2) + 1, first.expand(3, 2) * 2
+
+    merged = common_subexpressions(trace(fn, torch.ones(2)))
+    assert [call.op for call in merged.calls[:2]] == ["aten.neg.default", "aten.expand.default"]
+    (copy,), (view,) = (call.results for call in merged.calls[:2])
+    assert merged.calls[1].operands == (copy,)
+    assert merged.values[view].storage == merged.values[copy].storage

@@ -86,8 +86,18 @@ def _kept_apart(memory: MemorySSA, earlier: Call, call: Call, objects: set[int])
 def _rehomed(memory: MemorySSA, new: dict[int, int]) -> tuple[Value, ...]:
     """The values; views of what was merged lie on the memory that is left."""
     values = memory.program.values
-    homes = {values[a].storage: values[b].storage for a, b in new.items() if values[a].storage != values[b].storage}
-    return tuple(msgspec.structs.replace(v, storage=homes[v.storage]) if v.storage in homes else v for v in values)
+    homes: dict[int, int] = {}
+
+    def home(storage: int) -> int:
+        while storage in homes:
+            storage = homes[storage]
+        return storage
+
+    for gone, left in new.items():  # in program order: what a view was taken of has been merged before
+        one, other = home(values[gone].storage), home(values[left].storage)
+        if one != other:
+            homes[one] = other
+    return tuple(msgspec.structs.replace(v, storage=home(v.storage)) if v.storage in homes else v for v in values)
 
 
 def _exactly(call: Call) -> tuple[object, ...]:
