@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -21,11 +22,13 @@ from corpus.case import Case
 from corpus.store import find, read, save
 from executor import printing
 from executor.errors import AliasfuzzError
+from executor.program import Program
 from executor.targets import DEFAULT, Target
 from executor.tracing import trace
 from fuzz.blame import blamed
-from fuzz.check import Verdict, check
+from fuzz.check import Verdict
 from fuzz.pursuit import Judge, Pursuit
+from fuzz.related import rerun
 from fuzz.variants import calls
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -57,7 +60,9 @@ def start(name: str, args: str | None, target: str | None) -> Case:
 
 
 def _on(case: Case, target: str) -> Case:
-    return Case(program=case.program, target=target, state="fixed", calls=case.calls, exact=case.exact)
+    return Case(
+        program=case.program, target=target, state="fixed", calls=case.calls, exact=case.exact, relation=case.relation
+    )
 
 
 def _module(name: str) -> ModuleType:
@@ -95,7 +100,7 @@ def _arguments(module: ModuleType, function: str, name: str | None) -> Sequence[
 
 def failure(case: Case, target: Target) -> Verdict:
     """How the target fails on a case. Raises `ReduceError` if it does not."""
-    verdict = check(case.program, target=target, exact=case.exact, calls=case.calls)
+    verdict = rerun(case, target)
     if verdict.ok:
         raise ReduceError(f"nothing to reduce: {verdict}")
     return verdict
@@ -103,9 +108,12 @@ def failure(case: Case, target: Target) -> Verdict:
 
 def judge(case: Case, target: Target) -> Judge:
     """The verdict on programs that the case may become; called again if the case is."""
-    return lambda program: check(
-        program, target=target, exact=case.exact, calls=calls(program, target) if case.calls else ()
-    )
+
+    def verdict(program: Program) -> Verdict:
+        further = calls(program, target) if case.calls else ()
+        return rerun(msgspec.structs.replace(case, program=program, calls=further), target)
+
+    return verdict
 
 
 @contextmanager
@@ -159,6 +167,7 @@ def _save(verdict: Verdict, target: Target, subject: str) -> Path:
         signature=verdict.signature,
         calls=verdict.calls if verdict.call else (),
         exact=verdict.exact,
+        relation=verdict.relation,
         found=time.strftime("%Y-%m-%d"),
         note=f"Reduced from {Path(subject).name}.",
     )

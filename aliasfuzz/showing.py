@@ -11,8 +11,9 @@ from aliasfuzz.pictures import Picture, draw, svg
 from corpus.case import Case
 from executor import printing, targets
 from executor.errors import AliasfuzzError, TargetError
-from fuzz.check import Verdict, check
+from fuzz.check import Verdict
 from fuzz.isolation import contained
+from fuzz.related import rerun
 
 _DEADLY = ("crash", "memory-limit", "timeout", "in-flight")
 _ALONE = "The map shows eager alone."
@@ -36,7 +37,7 @@ def _now(case: Case) -> tuple[Verdict | None, str]:
         return None, f"{error}\n{_ALONE}"
     deadly = case.signature is not None and case.signature.symptom.startswith(_DEADLY)
     with contained(target, always=deadly) as safe:
-        verdict = check(case.program, target=safe, exact=case.exact, calls=case.calls, bounds=case.bounds)
+        verdict = rerun(case, safe, bounds=case.bounds)
     return verdict, remark(case, verdict)
 
 

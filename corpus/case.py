@@ -51,6 +51,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     `versions` are those of python, torch and the target ("2.13.0") that `state` was observed with; `history` holds the
     observations before, oldest first.
     `exact` is False if its operators are not exact in floating point; then a float64 run in eager judges.
+    `relation` names the rewriting of the program from whose results the target's own differ, though both are near to eager's.
     `bounds` are metrics of the target ("barriers") that must not be exceeded. `found` is an ISO date or empty.
     """
 
@@ -65,11 +66,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     exact: bool = True
     program: Program
     calls: tuple[Inputs, ...] = ()
+    relation: str = ""
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits of what the case is about: program, calls, target, exact. The rest may change."""
-        about = (self.program.without_sources(), self.calls, self.target, self.exact)
+        """Twelve hex digits of what the case is about: program, calls, target, exact, relation. The rest may change."""
+        about = (self.program.without_sources(), self.calls, self.target, self.exact, *filter(None, [self.relation]))
         return hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:12]
 
     def file_name(self, slug: str = "") -> str:

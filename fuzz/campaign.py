@@ -32,6 +32,8 @@ from fuzz.known import Known
 from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
+from fuzz.related import agreed, related, tells
+from fuzz.relations import rewriting
 from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
@@ -48,6 +50,7 @@ class Plan:
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
     `against` is another compiler: failures that it shares are passed over (see `fuzz.against`).
     Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
+    One program in `related` is tried once more, rewritten by one of these `relations` (see `fuzz.relations`).
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -63,6 +66,8 @@ class Plan:
     flags: Known = field(default_factory=Known)
     exact: bool = True
     against: str = ""
+    relations: tuple[str, ...] = ()
+    related: int = 1
 
 
 @dataclass
@@ -163,10 +168,7 @@ class Shard:
     def _run(self, seed: int) -> None:
         """One batch, and what it found."""
         plan, totals = self._plan, self._totals
-        judged = judge(self._compiler, seed, exact=plan.exact)
-        if self._other_compiler is not None:
-            judged = against(judged, judge(self._other_compiler, seed, exact=plan.exact))
-        watched = self._watched(judged, seed)
+        watched = self._watched(self._judge(seed), seed)
         batch = self._batch = Batch(
             watched,
             plan.deadline,
@@ -183,15 +185,25 @@ class Shard:
             totals.batches += 1
             self._count()
             for verdict in self._found(batch):
-                self._keep(verdict, judged, repeats)
+                self._keep(verdict, seed, repeats)
             self._pulse.totals(totals.batches)
         others = batch.pursuit.others if batch.pursuit is not None else {}
         for other in others.values():
-            self._other(other, watched, judged)
+            self._other(other, watched, seed)
 
-    def _keep(self, verdict: Verdict, judged: Judge, repeats: int) -> None:
+    def _judge(self, seed: int, relation: str = "") -> Judge:
+        """Judges programs of the batch with this seed; with a relation, their rewritings, and how both compare, too."""
+        plan, compiler = self._plan, self._compiler
+        if relation:
+            return lambda program: related(program, compiler, relation, exact=plan.exact)
+        judged = judge(compiler, seed, exact=plan.exact)
+        if self._other_compiler is None:
+            return judged
+        return against(judged, judge(self._other_compiler, seed, exact=plan.exact))
+
+    def _keep(self, verdict: Verdict, seed: int, repeats: int) -> None:
         self._pulse.turn("replay")
-        self._keeper.keep(verdict, judged, repeats)
+        self._keeper.keep(verdict, self._judge(seed, verdict.relation), repeats)
 
     def _count(self) -> None:
         totals = self._totals
@@ -210,7 +222,7 @@ class Shard:
             found.append(signed)
         return [verdict for verdict in found if self._plan.flags.covers(verdict, verdict.signature) is None]
 
-    def _other(self, verdict: Verdict, watched: Judge, judged: Judge) -> None:
+    def _other(self, verdict: Verdict, watched: Judge, seed: int) -> None:
         """Shrinks and saves a failure that was met while another one shrank, unless its like was shrunk often enough.
 
         It is saved as it is once the time is up, or on Ctrl-C.
@@ -223,23 +235,22 @@ class Shard:
         signed = pursuit.signed()
         self._shrunk.update({kind, kind_of(signed)})
         if plan.flags.covers(signed, signed.signature) is None:
-            self._keep(signed, judged, REPEATS if why != "interrupted" else 0)
+            self._keep(signed, seed, REPEATS if why != "interrupted" else 0)
         self._count()
         self._pulse.totals(self._totals.batches)
         if why == "interrupted":
             raise KeyboardInterrupt
 
-    def _watched(self, judged: Callable[[Program], Verdict], seed: int) -> Callable[[Program], Verdict]:
-        """Judges likewise, but accounts for every program, before and after; a failure that a flag covers is none."""
+    def _watched(self, judged: Judge, seed: int) -> Judge:
+        """Judges likewise, but accounts for every program, before and after; a failure that a flag covers is none.
+
+        Programs that are drawn may be rewritten too; while what only a relation shows is shrunk, all are.
+        """
         counts, again = self._totals.counts, called_again(seed)
 
-        def verdict(program: Program) -> Verdict:
-            drawn = self._batch is not None and self._batch.pursuit is None
-            self._pulse.turn("generate" if drawn else "shrink")
+        def one(program: Program, judged: Judge) -> Verdict:
             self._flight.begin(program, counts, again=again)
             found = judged(program)
-            if drawn:
-                self._pulse.see(program, self._compiler)
             flag = self._plan.flags.covers(found) if not found.ok else None
             if flag is not None:
                 counts["known"] += 1
@@ -247,7 +258,31 @@ class Shard:
             counts[outcome(found)] += 1
             return found
 
+        def verdict(program: Program) -> Verdict:
+            pursuit = self._batch.pursuit if self._batch is not None else None
+            self._pulse.turn("generate" if pursuit is None else "shrink")
+            if pursuit is not None:
+                return one(program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged)
+            found = one(program, judged)
+            self._pulse.see(program, self._compiler)
+            return self._rewritten(found, judged, one)
+
         return verdict
+
+    def _rewritten(self, found: Verdict, judged: Judge, account: Callable[[Program, Judge], Verdict]) -> Verdict:
+        """The verdict on a rewriting of a program if that fails, or what only the two together show; else `found`."""
+        plan = self._plan
+        if not plan.relations or found.program is None or not tells(found):
+            return found
+        made = rewriting(found.program, plan.relations, self._limits, plan.related)
+        if made is None:
+            return found
+        other = account(made.program, judged)
+        self._pulse.see(made.program, self._compiler)
+        if not other.ok:
+            return other
+        both = agreed(found, self._compiler, made.relation) if tells(other) else found
+        return account(found.program, lambda _: both) if not both.ok else found
 
 
 def muted(shrunk: Counter[Kind], seed: int) -> Callable[[Kind], bool]:

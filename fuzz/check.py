@@ -36,7 +36,8 @@ class Verdict:
     could not be traced. `refused` is what the target says that it does not support, if that is why it gave no result.
     `raised` is the exception with which eager ended, in words. `unstable` says why nothing can be said about the target:
     eager differs from itself, or is far from what float64 gives. `calls` are the further calls that were to be made, and `exact` says whether
-    values had to be equal bit for bit. `blamed` is the signature with the stage, once that is known (see `fuzz.blame`).
+    values had to be equal bit for bit. `relation` names the rewriting of the program from which the target itself differs, though
+    it does what eager does with each (see `fuzz.related`). `blamed` is the signature with the stage, once that is known (see `fuzz.blame`).
     """
 
     target: str
@@ -48,6 +49,7 @@ class Verdict:
     unstable: str | None = None
     calls: tuple[Inputs, ...] = field(default=(), repr=False)
     exact: bool = True
+    relation: str = ""
     blamed: Signature | None = field(default=None, repr=False)
 
     @property
@@ -82,7 +84,8 @@ class Verdict:
         if self.ok:
             return f"{self.target}: {self._reservation()}"
         later = f" in call {self.call + 1} of the compiled function" if self.call else ""
-        lines = [f"{self.target} differs from eager{later}:", *(f"  {mismatch}" for mismatch in self.mismatches)]
+        whom = f"itself under {self.relation}" if self.relation else "eager"
+        lines = [f"{self.target} differs from {whom}{later}:", *(f"  {mismatch}" for mismatch in self.mismatches)]
         return "\n".join([*lines, f"  signature: {self.signature}"])
 
     def _reservation(self) -> str:
@@ -99,6 +102,10 @@ class Elsewhere(ABC):
     @abstractmethod
     def judge(self, program: Program, calls: Sequence[Inputs], bounds: Mapping[str, int], *, exact: bool) -> Verdict:
         """What `check` gives for this target."""
+
+    @abstractmethod
+    def compare(self, program: Program, relation: str) -> tuple[Mismatch, ...]:
+        """What `fuzz.relations.pair.compared` gives for this target."""
 
 
 def check(
@@ -152,7 +159,7 @@ def examine(
     call = compiled.value if compiled.error is None else _raiser(compiled.error)
     changed, first = compiled.changed, None
     for k, way in enumerate(subject.ways):
-        close = _judge(subject, way) if not exact else None
+        close = float64_judge(subject, way) if not exact else None
         eager = run(subject.reference, *way.build(), 0, state)
         _check_eager(eager)
         first = first if k else eager.error
@@ -247,7 +254,8 @@ def _raiser(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def _judge(subject: Subject, way: Way) -> precision.Judge:
+def float64_judge(subject: Subject, way: Way) -> precision.Judge:
+    """What judges results of this call that are not exact."""
     held, arguments = way.build()
     places = {id(tensor): k for k, tensor in enumerate(held.tensors)}
     return precision.Judge(

@@ -60,6 +60,7 @@ class Keeper:
             state="open" if failed == repeats else "flaky",
             calls=verdict.calls if verdict.call else (),
             exact=verdict.exact,
+            relation=verdict.relation,
             found=time.strftime("%Y-%m-%d"),
             note="" if failed == repeats else f"Run {repeats} times more when it was found, it failed {failed} times.",
         )

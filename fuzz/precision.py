@@ -33,6 +33,16 @@ class Judge:
         """See `fuzz.oracle.Close`."""
         return self._golden.error is None and _near(self._pick(k), expected, actual)
 
+    def alike(self, k: int, eager: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> bool:
+        """Whether two compilers' results differ by no more than one of them may err; `eager` is eager's, k as in `Close`."""
+        golden = self._pick(k) if self._golden.error is None else None
+        if golden is None or golden.shape != eager.shape:
+            return False
+        truth = _widest(golden)
+        apart = (one.to(truth.dtype) - other.to(truth.dtype)).abs()
+        fine = (apart <= _allowed(truth, eager)) | ((one != one) & (other != other))
+        return bool((fine | (one == other)).all())
+
     def doubt(self, eager: Run) -> str | None:
         """Why eager's own result is no measure, in words: it is far from float64's; None if it is near."""
         if self._golden.error is not None or eager.error is not None:
@@ -86,7 +96,13 @@ def _near(golden: torch.Tensor | None, expected: torch.Tensor, actual: torch.Ten
     if golden is None or golden.shape != expected.shape:
         return False
     truth = _widest(golden)
-    error, own = (actual.to(truth.dtype) - truth).abs(), (expected.to(truth.dtype) - truth).abs()
-    ulp = torch.finfo(expected.dtype).eps * truth.abs().clamp_min(torch.finfo(expected.dtype).tiny)
-    fine = (error <= FACTOR * own.nan_to_num(0).max() + ulp) | ((actual != actual) & (expected != expected))
+    error = (actual.to(truth.dtype) - truth).abs()
+    fine = (error <= _allowed(truth, expected)) | ((actual != actual) & (expected != expected))
     return bool((fine | (actual == expected)).all())
+
+
+def _allowed(truth: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
+    """How far each element may be from the float64 run's, given eager's own result."""
+    own = (eager.to(truth.dtype) - truth).abs()
+    ulp = torch.finfo(eager.dtype).eps * truth.abs().clamp_min(torch.finfo(eager.dtype).tiny)
+    return FACTOR * own.nan_to_num(0).max() + ulp

@@ -12,8 +12,9 @@ from executor import targets
 from executor.errors import TargetError
 from executor.targets import Target
 from fuzz.blame import blamed
-from fuzz.check import Verdict, check
+from fuzz.check import Verdict
 from fuzz.isolation import contained
+from fuzz.related import rerun
 
 TRIES = 3  # runs of a case that does not do what it did, before it is called anything but flaky
 RUNS = 10  # runs of a case that is flaky, to know its rate
@@ -77,7 +78,7 @@ def observed(case: Case, outcome: Replay) -> Case:
 
 
 def _run(case: Case, compiler: Target, bounds: Mapping[str, int]) -> Verdict:
-    return check(case.program, target=compiler, exact=case.exact, calls=case.calls, bounds=bounds)
+    return rerun(case, compiler, bounds=bounds)
 
 
 def _summary(verdicts: list[Verdict], case: Case, compiler: Target) -> Replay:

@@ -12,6 +12,7 @@ from executor.targets.base import Adapter
 from fuzz.check import TIME_LIMIT, Elsewhere, Verdict
 from fuzz.isolation.messages import Task
 from fuzz.isolation.sandbox import MEMORY_LIMIT, Sandbox
+from fuzz.oracle import Mismatch
 
 
 class Isolated(Elsewhere, Adapter):
@@ -26,6 +27,11 @@ class Isolated(Elsewhere, Adapter):
     def judge(self, program: Program, calls: Sequence[Inputs], bounds: Mapping[str, int], *, exact: bool) -> Verdict:
         """See `fuzz.check.Elsewhere`."""
         return self.sandbox.judge(Task(self.name, program.without_sources(), tuple(calls), exact, dict(bounds)))
+
+    def compare(self, program: Program, relation: str) -> tuple[Mismatch, ...]:
+        """See `fuzz.check.Elsewhere`."""
+        task = Task(self.name, program.without_sources(), exact=False, relation=relation)
+        return self.sandbox.judge(task).mismatches
 
 
 class Stage(Isolated):

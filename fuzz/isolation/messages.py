@@ -12,7 +12,8 @@ from fuzz.oracle import Mismatch
 class Task(msgspec.Struct, frozen=True):
     """A program to judge on the target of this name, and how; see `fuzz.check.check`.
 
-    The worker's stack is noted before `seconds` are over.
+    With a `relation` it is only to be compared with its rewriting; see `fuzz.relations.pair.compared`. The worker's stack
+    is noted before `seconds` are over.
     """
 
     target: str
@@ -21,6 +22,7 @@ class Task(msgspec.Struct, frozen=True):
     exact: bool = True
     bounds: dict[str, int] = {}
     seconds: float = 0
+    relation: str = ""
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from executor.errors import AliasfuzzError
 from fuzz.check import examine
 from fuzz.isolation.messages import Judged, Task
 from fuzz.oracle import Mismatch, brief
+from fuzz.relations.pair import compared
 from fuzz.state import gpu_lost
 from fuzz.subjects import of_program
 
@@ -56,6 +57,8 @@ def judge(task: Task) -> Judged:
     """
     try:
         compiler = targets.get(task.target)
+        if task.relation:
+            return Judged(compared(task.program, task.relation, compiler, seconds=0))
         subject = of_program(task.program, task.calls, source=compiler.needs_source)
         return Judged.of(examine(subject, compiler, exact=task.exact, bounds=task.bounds, seconds=0))
     except AliasfuzzError as error:
