@@ -64,6 +64,7 @@ def cli() -> None:
 @click.option("--seed", metavar="N", help="Run the programs of an earlier run again.")
 @click.option("--flags", metavar="FILE", help="Known bugs to pass over, or none. Default: those shipped.")
 @click.option("--float", "inexact", is_flag=True, help="Draw inexact operators too, judged against float64.")
+@click.option("--relations", metavar="R", help="Rewrite programs too: all, none, all/8 (of one in 8), or names.")
 @click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
@@ -76,6 +77,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     seed: str | None,
     flags: str | None,
     inexact: bool,
+    relations: str | None,
     shrink_budget: str | None,
     json_file: Path | None,
 ) -> None:
@@ -86,6 +88,7 @@ def run(  # noqa: PLR0913 - one parameter an option
       aliasfuzz run
       aliasfuzz run --target thunder --target aot_eager --budget 5m
       aliasfuzz run --target thunder --workers 1 --json summary.json
+      aliasfuzz run --relations all                                 each program, and a rewriting of it that means the same
       aliasfuzz run --target inductor --against aot_eager           what Inductor alone gets wrong
       aliasfuzz run --target thunder --against thunder@old/bin/python    what the version here gets wrong, and that one not
     """
@@ -111,6 +114,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     command += ["--fuzz-flags", flags] if flags else []
     command += ["--fuzz-against", against] if against else []
     command += ["--fuzz-float"] if inexact else []
+    command += ["--fuzz-relations", relations] if relations else []
     command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
     sys.exit(_exit_code(_call(command)))

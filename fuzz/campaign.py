@@ -33,7 +33,7 @@ from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
 from fuzz.related import agreed, related, tells
-from fuzz.relations import rewriting
+from fuzz.relations import Choice, rewriting
 from strategies.programs import programs
 
 # Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
@@ -50,7 +50,7 @@ class Plan:
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
     `against` is another compiler: failures that it shares are passed over (see `fuzz.against`).
     Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
-    One program in `related` is tried once more, rewritten by one of these `relations` (see `fuzz.relations`).
+    `relations` says which programs are tried once more, rewritten, and how (see `fuzz.relations`).
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -66,8 +66,7 @@ class Plan:
     flags: Known = field(default_factory=Known)
     exact: bool = True
     against: str = ""
-    relations: tuple[str, ...] = ()
-    related: int = 1
+    relations: Choice = field(default_factory=Choice)
 
 
 @dataclass
@@ -271,10 +270,9 @@ class Shard:
 
     def _rewritten(self, found: Verdict, judged: Judge, account: Callable[[Program, Judge], Verdict]) -> Verdict:
         """The verdict on a rewriting of a program if that fails, or what only the two together show; else `found`."""
-        plan = self._plan
-        if not plan.relations or found.program is None or not tells(found):
+        if found.program is None or not tells(found):
             return found
-        made = rewriting(found.program, plan.relations, self._limits, plan.related)
+        made = rewriting(found.program, self._plan.relations, self._limits)
         if made is None:
             return found
         other = account(made.program, judged)

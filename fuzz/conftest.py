@@ -41,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fuzz-against", default="", metavar="T", help="pass over what this target, or TARGET@PYTHON, shares"
     )
+    group.addoption(
+        "--fuzz-relations", metavar="R", help="rewrite programs too: all, none, all/8 (of one in 8), or names"
+    )
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
 
@@ -66,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
             flags=get("--fuzz-flags"),
             exact=not get("--fuzz-float"),
             against=get("--fuzz-against"),
+            relations=get("--fuzz-relations"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),

@@ -16,10 +16,13 @@ from corpus.store import findings_folder
 from executor import targets
 from executor.errors import AliasfuzzError
 from fuzz.against import parse
+from fuzz.relations import NONE
+from fuzz.relations import chosen as chosen_relations
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 PROFILES = {"pr": 60.0, "dev": 60.0, "nightly": 1800.0}
 SHRINK_SECONDS = 40.0
+REWRITTEN = {"nightly": "all/8"}  # the relations of profiles that use some
 NO_FLAGS = "none"
 
 
@@ -31,7 +34,7 @@ class UsageError(AliasfuzzError):
 class Options:
     """A campaign: the same for all its workers. Times are seconds of `time.time`; one failure is shrunk for `shrink`.
 
-    `flags` is the file of known bugs, or empty for none.
+    `flags` is the file of known bugs, or empty for none. `relations` is as in `fuzz.relations.chosen`.
     """
 
     targets: tuple[str, ...]
@@ -47,6 +50,7 @@ class Options:
     flags: str = str(FLAGS)
     exact: bool = True
     against: str = ""
+    relations: str = NONE
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -138,8 +142,12 @@ def options(  # noqa: PLR0913 - one parameter an option
     flags: str | None = None,
     exact: bool = True,
     against: str = "",
+    relations: str | None = None,
 ) -> Options:
-    """The campaign that the command line asks for. Raises `UsageError`, `TargetError` or `FlagError` for what it cannot."""
+    """The campaign that the command line asks for.
+
+    Raises `UsageError`, `TargetError`, `FlagError` or `RelationError` for what it cannot.
+    """
     if profile not in PROFILES:
         raise UsageError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
     chosen = tuple(dict.fromkeys(names)) or (targets.DEFAULT,)
@@ -156,6 +164,8 @@ def options(  # noqa: PLR0913 - one parameter an option
         read(Path(known))
     if batches < 0:
         raise UsageError(f"the number of batches is 1 or more, or 0 for no limit, not {batches}")
+    rewritten = relations or REWRITTEN.get(profile, NONE)
+    chosen_relations(rewritten)
     number, count = shard(only) if only else (0, max(workers, 1))
     # A pull request's run repeats the same programs each time; the others look at new ones.
     drawn = _seed(seed) if seed is not None else 0 if profile == "pr" else secrets.randbits(48)
@@ -177,4 +187,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         known,
         exact,
         against,
+        rewritten,
     )

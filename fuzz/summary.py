@@ -16,6 +16,7 @@ from fuzz import journal
 from fuzz.accounts import FAILURES, NOTABLE, accounts
 from fuzz.coverage import Coverage
 from fuzz.options import NO_FLAGS, Options
+from fuzz.relations import NONE
 from fuzz.throughput import intervals
 
 
@@ -182,6 +183,7 @@ def rerun(options: Options, target: str, number: int) -> str:
         f"--fuzz-shard {number}/{options.shard_count} --fuzz-budget {options.budget:g}s"
         f"{'' if options.exact else ' --fuzz-float'}{_flags(options)}"
         f"{f' --fuzz-against {options.against}' if options.against else ''}"
+        f"{f' --fuzz-relations {options.relations}' if options.relations != NONE else ''}"
     )
 
 

@@ -15,6 +15,7 @@ from fuzz.isolation import IsolationError
 from fuzz.journal import Journal, JournalError
 from fuzz.known import Known, known_signatures
 from fuzz.options import Options
+from fuzz.relations import chosen
 
 
 def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None:
@@ -30,6 +31,7 @@ def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None
         shards=fuzz_options.shard_count,
         exact=fuzz_options.exact,
         against=fuzz_options.against,
+        relations=chosen(fuzz_options.relations),
         flags=Known.of(read(Path(fuzz_options.flags)), fuzz_target) if fuzz_options.flags else Known(),
     )
     store = Store(fuzz_options.corpus or findings_folder())

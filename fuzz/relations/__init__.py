@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from executor.errors import AliasfuzzError
@@ -16,7 +15,18 @@ from fuzz.relations.outputs import AliasReturned
 from fuzz.relations.views import NoopView, OneView
 from fuzz.relations.writes import CopiedWrite
 
-__all__ = ["ALL", "NONE", "RELATIONS", "Relation", "RelationError", "Rewriting", "chosen", "rewriting", "rewritten"]
+__all__ = [
+    "ALL",
+    "NONE",
+    "RELATIONS",
+    "Choice",
+    "Relation",
+    "RelationError",
+    "Rewriting",
+    "chosen",
+    "rewriting",
+    "rewritten",
+]
 
 RELATIONS: dict[str, Relation] = {
     relation.name: relation
@@ -28,8 +38,15 @@ RELATIONS: dict[str, Relation] = {
 ALL, NONE = "all", "none"
 
 
+class Choice(NamedTuple):
+    """Names of relations, and that one program in `share` is rewritten by one of them."""
+
+    names: tuple[str, ...] = ()
+    share: int = 1
+
+
 class RelationError(AliasfuzzError):
-    """There is no relation of this name; the message says which there are."""
+    """There is no relation of this name, or no such share; the message says what there is."""
 
 
 class Rewriting(NamedTuple):
@@ -39,8 +56,18 @@ class Rewriting(NamedTuple):
     program: Program
 
 
-def chosen(text: str) -> tuple[str, ...]:
-    """The names in "all", "none" or "NAME,NAME". Raises `RelationError` for one that there is not."""
+def chosen(text: str) -> Choice:
+    """The choice that is written "all", "none" or "NAME,NAME", of every program, or "all/8", of one in eight.
+
+    Raises `RelationError` for a name that there is not, or a share that is no positive number.
+    """
+    names, slash, share = text.partition("/")
+    if slash and (not share.isdecimal() or not int(share)):
+        raise RelationError(f"the share of programs is one in a number, such as {ALL}/8, not {text!r}")
+    return Choice(_names(names), int(share or 1))
+
+
+def _names(text: str) -> tuple[str, ...]:
     if text in (ALL, NONE):
         return tuple(RELATIONS) if text == ALL else ()
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -56,7 +83,7 @@ def rewritten(program: Program, relation: str, limits: Limits = EVERYTHING) -> P
     None if the relation does not apply, or what comes out is the same again, or not within the limits. Raises `RelationError` if there is no
     such relation.
     """
-    (name,) = chosen(relation)
+    (name,) = _names(relation)
     if not RELATIONS[name].applies(program):
         return None
     found = RELATIONS[name].rewrite(program, random.Random(f"{name}/{program.digest}"))
@@ -65,14 +92,14 @@ def rewritten(program: Program, relation: str, limits: Limits = EVERYTHING) -> P
     return found
 
 
-def rewriting(program: Program, names: Iterable[str], limits: Limits = EVERYTHING, share: int = 1) -> Rewriting | None:
-    """A rewriting by one of these relations, for one program in `share`; None for the others, or if none applies.
+def rewriting(program: Program, choice: Choice, limits: Limits = EVERYTHING) -> Rewriting | None:
+    """A rewriting by one of the relations, for one program in `choice.share`; None for the others, or if none applies.
 
     Whether and by which one depends on the program alone.
     """
     draw = random.Random(f"relation/{program.digest}")
-    order = list(names)
-    if not order or draw.randrange(share):
+    order = list(choice.names)
+    if not order or draw.randrange(choice.share):
         return None
     draw.shuffle(order)
     found = ((name, rewritten(program, name, limits)) for name in order)
