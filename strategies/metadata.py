@@ -1,6 +1,6 @@
 """Statements that change what a tensor is: its shape, strides, offset or storage in place, and no element.
 
-A view of the tensor is taken before, more often than not: it has to stay where it is.
+More often than not a view of the tensor is taken before, and the tensor or the view changes: the other has to stay as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from executor.schema_fixes import SET_DATA
 from strategies.draws import Draw, below, between, choice
 from strategies.pointwise import draw_write
 from strategies.scope import Scope
-from strategies.views import VIEWS, draw_view
+from strategies.views import VIEWS, draw_view, parted
 
 
 class Change(NamedTuple):
@@ -26,28 +26,38 @@ class Change(NamedTuple):
 
 
 def draw_change(draw: Draw, scope: Scope) -> None:
-    """A change of a value's metadata, perhaps after a view of it, perhaps with a write to either behind it."""
+    """A change of a value's metadata, perhaps after a view of it, perhaps with a use of either behind it."""
     current = scope.recorder.current
     targets = [i for i in range(scope.count) if current(i) == i and i not in scope.fixed]
     if not targets:
         return
     target = choice(draw, targets)
-    given = not scope.limits.metadata_of_inputs and target in map(current, scope.inputs)
     view = _view(draw, scope, target) if below(draw, 4) else target
+    if view not in scope.fixed and below(draw, 3) == 2:
+        target, view = view, target
+    given = not scope.limits.metadata_of_inputs and target in map(current, scope.inputs)
     rows = [(c.op, arguments) for c in CHANGES if scope.takes(c.op) and (c.op == SET_DATA or not given)
             for arguments in [c.arguments(draw, scope, target)] if arguments]  # fmt: skip
     if not rows:
         return
     op, options = choice(draw, rows)
     changed = scope.emit(op, scope.tensor(target), *choice(draw, options))[0]
-    written = [i for i in (changed, view) if i in scope.writable()]
-    if written and below(draw, 2):
-        draw_write(draw, scope, choice(draw, written))
+    used = choice(draw, (changed, view))
+    if used in scope.writable() and below(draw, 2):
+        draw_write(draw, scope, used)
+    elif parted(scope.tensor(used)) and scope.takes("aten.unbind.int"):
+        scope.emit("aten.unbind.int", scope.tensor(used))
 
 
 def _view(draw: Draw, scope: Scope, index: int) -> int:
-    op, args = draw_view(draw, scope.tensor(index), VIEWS, scope.limits)
-    return choice(draw, scope.emit(op, scope.tensor(index), *args) or [index])
+    """A view of the value; now and then one of all of it, or the value itself under another name."""
+    tensor = scope.tensor(index)
+    op, args = draw_view(draw, tensor, VIEWS, scope.limits)
+    if below(draw, 4) == 3:
+        op, args = choice(
+            draw, (("aten.alias.default", ()), ("aten.to.dtype", (tensor.dtype,)), ("aten.contiguous.default", ()))
+        )
+    return choice(draw, scope.emit(op, tensor, *args) or [index])
 
 
 def _transpose(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
@@ -86,12 +96,12 @@ def _source(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
     return [] if _lazy(tensor) else [(other,) for other in sorted(fits, key=lambda other: other is tensor)]
 
 
-def _data(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
-    """What `_source` gives, and tensors of other dtypes."""
-    tensor = scope.tensor(index)
-    fits = [other for other in map(scope.tensor, range(scope.count)) if not _lazy(other)]
-    order = sorted(fits, key=lambda other: (other is tensor, other.dtype is not tensor.dtype))
-    return [] if _lazy(tensor) else [(other,) for other in order]
+def _data(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """What `_source` gives, or now and then tensors of any dtype."""
+    found = _source(draw, scope, index)
+    if found and below(draw, 12) == 11:
+        found += [(other,) for other in map(scope.tensor, range(scope.count)) if not _lazy(other)]
+    return found
 
 
 def _lazy(tensor: torch.Tensor) -> bool:

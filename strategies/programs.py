@@ -33,7 +33,7 @@ _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
     ("out",), ("lists",), ("usage",),
 )  # fmt: skip
-_METADATA = (("metadata", "metadata"),)  # where the compiler takes it
+_METADATA = (("metadata",) * 3,)  # where the compiler takes it
 _SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
 _NAMES = "abcd"
 

@@ -204,6 +204,11 @@ def filled(tensor: torch.Tensor) -> bool:
     return tensor.ndim > 0 and tensor.numel() > 0
 
 
+def parted(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can be taken apart along its first dimension."""
+    return tensor.ndim > 0 and 0 < tensor.shape[0] <= _PARTS
+
+
 def _plain_complex(tensor: torch.Tensor) -> bool:
     return tensor.is_complex() and not tensor.is_conj()
 
@@ -237,6 +242,7 @@ MORE_VIEWS: tuple[View, ...] = (
     View("aten.real.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.imag.default", lambda t: t.is_complex(), _nothing, _part),
     View("aten.unbind.int", lambda t: any(0 < n <= _PARTS for n in t.shape), _unbind),
+    View("aten.unbind.int", parted, _nothing),
     View("aten.split_with_sizes.default", filled, _sizes),
     View("aten.as_strided.default", lambda t: t.ndim > 0, _whole),
     View("aten.alias.default", _always, _nothing),

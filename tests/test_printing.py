@@ -303,7 +303,7 @@ def test_results_that_are_none_or_numbers_are_passed_over() -> None:
 
 def test_a_list_of_one_tensor_is_unpacked() -> None:
     assert prints(record("aten.split.Tensor(x, 3)"))[0] == "(a,) = x.split(3)"
-    assert prints(record("aten.unbind.int(x)"))[0] == "a, b, c = x.unbind()"
+    assert prints(record("aten.unbind.int(x)"))[0] == "a, b, c = tuple(x)"
 
 
 def test_an_operator_that_returns_several_lists_cannot_be_printed() -> None:

@@ -136,6 +136,11 @@ def _minus(call: Call, scope: Scope) -> str:
     return f"-{source(call.args[0], scope.names)}"
 
 
+def _parts(call: Call, scope: Scope) -> str | None:
+    """`a, b = tuple(x)`: Python goes over a tensor's first dimension by itself."""
+    return f"tuple({source(call.args[0], scope.names)})" if len(call.args) == 1 and not call.kwargs else None
+
+
 def _conj(call: Call, scope: Scope) -> str:
     return f"{source(call.args[0], scope.names)}.conj()"
 
@@ -156,6 +161,7 @@ _TABLE: dict[str, tuple[Form, ...]] = {
     "aten.select.int": (_one_subscript,),
     "aten.slice.Tensor": (_one_subscript, _narrow),
     "aten.sub.Tensor": (_infix("-"),),
+    "aten.unbind.int": (_parts,),
     "aten.view.default": (_spread,),
 }
 
