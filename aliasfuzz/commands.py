@@ -224,7 +224,10 @@ def _read(path: Path) -> Case | CorpusError:
 @click.option("--args", metavar="NAME", help="Function beside FUNCTION that makes its arguments.")
 @click.option("--shrink-budget", default="60s", show_default=True, metavar="TIME", help="Time for it: 30s, 5m.")
 @click.option("--steps", default=0, metavar="N", type=click.IntRange(min=0), help="Programs to try. Default: no limit.")
-def reduce(subject: str, target: str | None, args: str | None, shrink_budget: str, steps: int) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def reduce(
+    *, subject: str, target: str | None, args: str | None, shrink_budget: str, steps: int, as_json: bool
+) -> None:
     """Shrink a failing program to the least that still shows the same bug, and save it as a case.
 
     It is a saved case (a file, a name, a digest, or the beginning of one), or a Python function over tensors, as
@@ -242,12 +245,16 @@ def reduce(subject: str, target: str | None, args: str | None, shrink_budget: st
     begun, limit = reducing.start(subject, args, target), seconds(shrink_budget)
     with contained(targets.get(begun.target)) as compiler:
         first = reducing.failure(begun, compiler)
-        with reducing.watched(console) as watch:
+        with reducing.watched(Console(stderr=True, highlight=False) if as_json else console) as watch:
             pursuit, why = shrink(
                 first, compiler, reducing.judge(begun, compiler), seconds=limit, steps=steps, watch=watch
             )
-        for line in reducing.saved(pursuit, why, subject):
-            console.print(line)
+        kept = reducing.keep(pursuit, subject)
+    if as_json:
+        click.echo(json.dumps(reducing.as_data(kept, why), indent=2))
+        return
+    for line in reducing.lines(kept, why):
+        console.print(line)
 
 
 @cli.command()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -19,6 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 
 from corpus.case import Case
+from corpus.signature import Signature
 from corpus.store import find, read, save
 from executor import printing
 from executor.errors import AliasfuzzError
@@ -139,22 +140,51 @@ class _Lines:
             self._console.print(_state(step, pursuit))
 
 
-def saved(pursuit: Pursuit, why: str, subject: str) -> Iterator[RenderableType]:
-    """Saves the smallest program, and those of other bugs; what to print about it."""
-    assert pursuit.target is not None, "a reduction has a target"
-    verdict = pursuit.signed()
-    yield Syntax(printing.listing(pursuit.smallest), "python", background_color="default")
-    yield escape(str(verdict))
+class Kept(NamedTuple):
+    """A failure that was saved: its verdict, and its file."""
+
+    verdict: Verdict
+    path: Path
+
+
+def keep(pursuit: Pursuit, subject: str) -> list[Kept]:
+    """Saves the smallest program, and those of other bugs that were met: one of each signature, the subject's first."""
+    target = pursuit.target
+    assert target is not None, "a reduction has a target"
+    found: dict[Signature | None, Verdict] = {}
+    for verdict in (pursuit.signed(), *(blamed(other, target) for other in pursuit.others.values())):
+        found.setdefault(verdict.signature, verdict)
+    return [Kept(verdict, _save(verdict, target, subject)) for verdict in found.values()]
+
+
+def lines(kept: list[Kept], why: str) -> Iterator[RenderableType]:
+    """What to print about what was saved."""
+    first, *others = kept
+    assert first.verdict.program is not None, "only failures of programs are reduced"
+    yield Syntax(printing.listing(first.verdict.program), "python", background_color="default")
+    yield escape(str(first.verdict))
     yield _ENDS[why]
-    yield f"saved as {_save(verdict, pursuit.target, subject)}"
-    known = {verdict.signature}
-    for other in pursuit.others.values():
-        found = blamed(other, pursuit.target)
-        if found.signature in known:
-            continue
-        known.add(found.signature)
-        yield f"met on the way: {escape(str(found.signature))}"
-        yield f"saved as {_save(found, pursuit.target, subject)}"
+    yield f"saved as {first.path}"
+    for other in others:
+        yield f"met on the way: {escape(str(other.verdict.signature))}"
+        yield f"saved as {other.path}"
+
+
+def as_data(kept: list[Kept], why: str) -> dict[str, Any]:
+    """The same for machines: why it ended ("minimum", "time", "steps" or "interrupted"), and the cases."""
+    return {"why": why, "cases": [_case(*each) for each in kept]}
+
+
+def _case(verdict: Verdict, path: Path) -> dict[str, Any]:
+    assert verdict.program is not None, "only failures of programs are reduced"
+    assert verdict.signature is not None, "a failure has a signature"
+    return {
+        "path": str(path),
+        "signature": verdict.signature.digest,
+        "text": str(verdict),
+        "statements": len(verdict.program.calls),
+        "program": printing.listing(verdict.program),
+    }
 
 
 def _save(verdict: Verdict, target: Target, subject: str) -> Path:

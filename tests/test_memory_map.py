@@ -25,7 +25,7 @@ from aliasfuzz.pictures.model import Band, Row, Step
 from aliasfuzz.pictures.story import story
 from corpus.case import Case
 from corpus.signature import Signature
-from corpus.store import SHIPPED, Store
+from corpus.store import Store
 from executor import targets
 from executor.args import Ref
 from executor.memory import describe
@@ -36,8 +36,6 @@ from fuzz.check import check
 from fuzz.subjects import of_function
 from strategies.programs import programs
 from tests.planted import Crashing, Severed
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class Shifted(Target):
@@ -484,19 +482,6 @@ def test_show_of_what_is_fixed_says_so(saved: Path) -> None:
     case = Store(saved.parent).load(saved)
     fixed = Case(program=case.program, target="null", state="fixed", signature=Signature("null", "value"))
     assert "null: ok. It does not fail as recorded." in run("show", Store(saved.parent).save(fixed, "ok").stem).output
-
-
-@pytest.mark.thunder
-def test_the_picture_in_the_documents_is_what_its_command_makes() -> None:
-    page = (ROOT / "docs/memory-map.md").read_text(encoding="utf-8")
-    found = re.search(r"aliasfuzz show (\S+) --svg (\S+)", page)
-    assert found is not None
-    path = Store(SHIPPED).find(found[1])
-    case = Store(SHIPPED).load(path)
-    verdict = check(case.program, target=case.target)
-    assert svg(draw(case, verdict, showing.remark(case, verdict)), path.stem) == (ROOT / found[2]).read_text(
-        encoding="utf-8"
-    )
 
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", ""])

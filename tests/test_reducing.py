@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,19 @@ def test_a_function_is_reduced_and_saved(name: str, folder: Path) -> None:
     assert not check(case.program, target="severed").ok
 
 
+def test_a_reduction_for_machines_is_one_object(folder: Path) -> None:
+    result = run("mine:step", "--target", "severed", "--json")
+    found = json.loads(result.stdout)
+    assert found["why"] == "minimum"
+    first = found["cases"][0]
+    case = Store(folder / "corpus").load(first["path"])
+    assert case.signature is not None
+    assert (first["signature"], first["statements"]) == (case.signature.digest, len(case.program.calls))
+    assert first["text"].startswith("severed differs from eager:")
+    assert "def program(" in first["program"]
+    assert len(found["cases"]) == len(Store(folder / "corpus").files())
+
+
 def test_a_case_is_reduced_on_its_own_target(folder: Path) -> None:
     whole = start("mine:step", None, "severed")
     verdict = check(whole.program, target="severed")
@@ -135,7 +149,7 @@ def test_other_bugs_that_are_met_are_saved_once(folder: Path) -> None:
     verdict = check(made, target="severed")
     crash = check(trace(lambda a: a.t() + 1, _pair()[1].reshape(2, -1)), target="crashing")
     pursuit = Pursuit(verdict, targets.get("severed"), {("x",): crash, ("y",): crash})
-    lines = [str(line) for line in reducing.saved(pursuit, "time", "mine:step")]
+    lines = [str(line) for line in reducing.lines(reducing.keep(pursuit, "mine:step"), "time")]
     assert sum(line.startswith("met on the way") for line in lines) == 1
     assert sum(line.startswith("saved as") for line in lines) == 2
     assert len(Store(folder / "corpus").files()) == 2
