@@ -7,12 +7,19 @@ tenth of a second a program still gives a small case in a few seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from executor.program import Program
 from fuzz.definedness import is_defined
 from fuzz.rewriting import without
-from fuzz.simpler_calls import bypassed, fewer_outputs, plainer_arguments, plainer_calls
+from fuzz.simpler_calls import (
+    bypassed,
+    fewer_outputs,
+    fewer_writes,
+    plainer_arguments,
+    plainer_calls,
+    plainer_lists,
+)
 from fuzz.simpler_inputs import (
     fewer_inputs,
     merged_inputs,
@@ -28,22 +35,23 @@ Step = Callable[[Program], Iterator[Program]]
 
 STEPS: tuple[Step, ...] = (
     bypassed, fewer_outputs, fewer_inputs, merged_inputs, plainer_contents, smaller_inputs, plainer_dtypes, plainer_calls,
-    plainer_arguments, named,
+    plainer_lists, fewer_writes, plainer_arguments, named,
 )  # fmt: skip
 
 
-def reduce(program: Program, fails: Fails) -> Program:
+def reduce(program: Program, fails: Fails, relations: Collection[str] = ()) -> Program:
     """A program that still `fails`, and that none of the steps here can make smaller.
 
     `program` must fail itself. Steps are tried until none succeeds; each only ever makes the program smaller or plainer.
+    The plainest programs are tried for how its accesses lie, and for other `relations` (see `fuzz.skeletons`).
     If its outcome does not depend on the order in which elements are visited, that of what is tried does not either.
     """
     if is_defined(program):
-        return _reduced(program, lambda candidate: is_defined(candidate) and fails(candidate))
-    return _reduced(program, fails)
+        return _reduced(program, lambda candidate: is_defined(candidate) and fails(candidate), relations)
+    return _reduced(program, fails, relations)
 
 
-def _reduced(program: Program, fails: Fails) -> Program:
+def _reduced(program: Program, fails: Fails, relations: Collection[str]) -> Program:
     rank: Rank = (len(FORMS), 0)
     while True:
         before = program
@@ -51,14 +59,14 @@ def _reduced(program: Program, fails: Fails) -> Program:
         for step in STEPS:
             program = _greedy(program, step, fails)
         if program == before:
-            program, rank = _plainest(program, fails, rank)
+            program, rank = _plainest(program, fails, rank, relations)
         if program == before:
             return program
 
 
-def _plainest(program: Program, fails: Fails, best: Rank) -> tuple[Program, Rank]:
+def _plainest(program: Program, fails: Fails, best: Rank, relations: Collection[str]) -> tuple[Program, Rank]:
     """The first skeleton of the program that fails and is no longer, of a better rank than the last, with its rank."""
-    for rank, candidate in skeletons(program):
+    for rank, candidate in skeletons(program, relations):
         if rank >= best:
             break
         if len(candidate.calls) <= len(program.calls) and fails(candidate):

@@ -30,7 +30,7 @@ def without(program: Program, gone: set[int]) -> Program:
         else:
             calls.append(call)
     outputs = [i for i in refs(program.outputs) if i not in lost]
-    raises = program.raises if calls and not calls[-1].results else None
+    raises = program.raises if calls and calls[-1] is program.calls[-1] else None
     shorter = msgspec.structs.replace(program, calls=tuple(calls), raises=raises)
     tree = program.outputs if len(outputs) == len(list(refs(program.outputs))) else returning(outputs, shorter)
     return compact(msgspec.structs.replace(shorter, outputs=tree))

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from executor.args import Arg, Ref, refs, rename
+from executor.args import Arg, List, Ref, refs, rename
 from executor.program import Call, Program
-from executor.schema import effects
+from executor.schema import accesses, effects
 from fuzz.rewriting import compact, renamed, rerecord, returning
 from fuzz.skeletons import ADDED
+
+_LIST_ADDITION = "aten._foreach_add_.Scalar"
 
 
 def bypassed(program: Program) -> Iterator[Program]:
@@ -67,6 +69,41 @@ def _additions(call: Call) -> Iterator[tuple[Arg, ...]]:
     yield Ref(first), ADDED
     for other in others[:1]:
         yield Ref(first), Ref(other)
+
+
+def plainer_lists(program: Program) -> Iterator[Program]:
+    """Programs in which one call that writes a list of tensors became the addition of a number to one of them."""
+    for k, call in enumerate(program.calls):
+        if not call.op.startswith("aten._foreach_") or not accesses(program, call).writes:
+            continue
+        for i in dict.fromkeys(accesses(program, call).writes):
+            plain = msgspec.structs.replace(call, op=_LIST_ADDITION, args=(List((Ref(i),)), ADDED), kwargs=())
+            calls = (*program.calls[:k], plain, *program.calls[k + 1 :])
+            candidate = (
+                rerecord(msgspec.structs.replace(program, calls=calls), program.entry) if plain != call else None
+            )
+            if candidate is not None:
+                yield candidate
+
+
+def fewer_writes(program: Program) -> Iterator[Program]:
+    """Programs in which one addition in place became one that gives a tensor of its own, for all that comes after it."""
+    made = len(program.values)
+    for k, call in enumerate(program.calls):
+        if call.op != "aten.add_.Tensor":
+            continue
+        (written,) = call.results
+
+        def new(index: int, written: int = written) -> Arg:
+            return Ref(made if index == written else index)
+
+        added = msgspec.structs.replace(call, op="aten.add.Tensor", results=(made,))
+        calls = (*program.calls[:k], added, *(renamed(later, new) for later in program.calls[k + 1 :]))
+        values, outputs = (*program.values, program.values[written]), rename(program.outputs, new)
+        changed = msgspec.structs.replace(program, values=values, calls=calls, outputs=outputs)
+        candidate = rerecord(changed, program.entry)
+        if candidate is not None:
+            yield candidate
 
 
 def plainer_arguments(program: Program) -> Iterator[Program]:

@@ -6,7 +6,7 @@ two or three accesses shows in one of these too, and they are tried in one order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 import torch
@@ -16,7 +16,7 @@ from executor.args import Ref
 from executor.program import Inputs, Iota, Param, Program, Storage, Value, itemsize
 from executor.recorder import Recorder
 from executor.schema import resolve
-from fuzz.hazards import Hazard, hazards, trail
+from fuzz.hazards import RELATIONS, Hazard, hazards, trail
 
 _NAMES = "abcdefgh"
 FIRST = 2  # where storages begin to count: a comparison gives 0 or 1
@@ -79,16 +79,16 @@ FORMS: tuple[tuple[int, Form], ...] = (
 )  # fmt: skip
 
 Rank = tuple[int, int]  # the form's number, and which layout it is on
-_OWN = 1000
+_PLAIN, _OWN = 10_000, 20_000  # where the places of plain layouts begin, and that of the program's own
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 _WHOLE, _ROW, _COLUMN, _TRANSPOSED = ((2, 2), (2, 1), 0), ((2,), (1,), 0), ((2,), (2,), 0), ((2, 2), (1, 2), 0)
 _FIRST, _SECOND, _TAIL = ((), (), 0), ((), (), 1), ((2,), (1,), 2)
 
 # For each relation, plain ways for accesses to lie: the first write's, that of a write in between if the form has one, and
-# the other access's.
+# the other access's. Those that need less come first: two shapes before one.
 LAYOUTS: dict[str, tuple[tuple[Layout, ...], ...]] = {
-    "disjoint": ((_FIRST, _SECOND), (_ROW, _TAIL)),
+    "disjoint": ((_TAIL, _FIRST), (_FIRST, _TAIL), (_FIRST, _SECOND), (_ROW, _TAIL)),
     "same": ((_FIRST, _FIRST), (_SECOND, _SECOND)),
     "must": ((_ROW, _ROW), (_WHOLE, _WHOLE)),
     "contained": ((_ROW, _SECOND), (_WHOLE, _TRANSPOSED), (_WHOLE, _COLUMN)),
@@ -96,18 +96,29 @@ LAYOUTS: dict[str, tuple[tuple[Layout, ...], ...]] = {
 }
 
 
-def skeletons(program: Program) -> Iterator[tuple[Rank, Program]]:
-    """The forms for what a program accesses, best rank first: one tensor alone, plain layouts, then its own layouts."""
+def skeletons(program: Program, relations: Collection[str] = ()) -> Iterator[tuple[Rank, Program]]:
+    """The forms for what a program accesses, best rank first: one tensor alone, plain layouts, then its own layouts.
+
+    The plain layouts are those of its hardest hazard, and of other `relations`, if any are given: easier ones first.
+    """
     found = sorted(hazards(program), key=lambda hazard: hazard.hardness, reverse=True)
     alone = [Hazard("none", "same", access, access) for access in trail(program) if access.writes]
+    dtype = program.values[(found or alone)[0].earlier.value].dtype if found or alone else ""
     for number, (count, form) in enumerate(FORMS):
-        laid = [*_own(program, alone, count, form), *_plainly_laid(program, found[:1], count, form)]
-        for place, candidate in enumerate(laid):
+        for place, candidate in enumerate(_own(program, alone, count, form)):
+            if candidate is not None:
+                yield (number, place), candidate
+        for place, candidate in _plainly_laid({*relations, *(h.relation for h in found[:1])}, dtype, count, form):
             if candidate is not None:
                 yield (number, place), candidate
         for candidate in _own(program, found, count, form):
             if candidate is not None:
                 yield (number, _OWN), candidate
+
+
+def plain(program: Program, relations: Collection[str]) -> Iterator[Program]:
+    """The skeletons that are laid out plainly, best rank first."""
+    return (candidate for rank, candidate in skeletons(program, relations) if _PLAIN <= rank[1] < _OWN)
 
 
 def _own(program: Program, found: Sequence[Hazard], count: int, form: Form) -> Iterator[Program | None]:
@@ -116,14 +127,14 @@ def _own(program: Program, found: Sequence[Hazard], count: int, form: Form) -> I
             yield built(program.storages[program.values[chosen[0]].storage], program.values, chosen, form)
 
 
-def _plainly_laid(program: Program, found: Sequence[Hazard], count: int, form: Form) -> Iterator[Program | None]:
-    for hazard in found:
-        dtype = program.values[hazard.earlier.value].dtype
-        for layout in LAYOUTS[hazard.relation]:
-            if len(layout) == count:
-                chosen = [0] * count if hazard.relation == "same" else range(count)
-                values = [Value(0, dtype, *place) for place in layout]
-                yield built(Storage(4 * itemsize(dtype)), values, chosen, form)
+def _plainly_laid(
+    relations: Collection[str], dtype: str, count: int, form: Form
+) -> Iterator[tuple[int, Program | None]]:
+    for place, (relation, layout) in enumerate((name, one) for name in RELATIONS for one in LAYOUTS.get(name, ())):
+        if dtype and relation in relations and len(layout) == count:
+            chosen = [0] * count if relation == "same" else range(count)
+            values = [Value(0, dtype, *where) for where in layout]
+            yield _PLAIN + place, built(Storage(4 * itemsize(dtype)), values, chosen, form)
 
 
 def _chosen(program: Program, hazard: Hazard, count: int) -> Iterator[tuple[int, ...]]:

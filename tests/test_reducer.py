@@ -15,6 +15,7 @@ from executor.validate import validate, validate_geometry
 from fuzz.hazards import hazards
 from fuzz.reducer import reduce
 from fuzz.rewriting import compact, without
+from fuzz.simpler_calls import fewer_writes
 from strategies.programs import programs
 
 
@@ -77,6 +78,48 @@ def test_what_eager_refuses_in_the_end_is_reduced_like_any_other() -> None:
     assert [call.op for call in reduced.calls] == ["aten.slice.Tensor", "aten.copy_.default"]
     assert {value.dtype for value in reduced.values} == {"float32"}
     assert max(value.numel for value in reduced.values) < 6
+
+
+def test_a_call_on_a_list_becomes_an_addition_to_one_of_it() -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        torch._foreach_mul_([a, b], 2)
+        return b
+
+    program = trace(fn, torch.ones(2), torch.ones(2))
+    (call,) = reduce(program, lambda p: any(call.op.startswith("aten._foreach_") for call in p.calls)).calls
+    assert (call.op, len(call.operands)) == ("aten._foreach_add_.Scalar", 1)
+
+
+def test_a_write_that_needs_none_becomes_a_tensor_of_its_own() -> None:
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        b = a.t()
+        a.add_(1)
+        return a.mul_(2) + b
+
+    program = trace(fn, torch.ones(2, 2))
+    for candidate in fewer_writes(program):
+        validate(candidate)
+        validate_geometry(candidate)
+        assert [call.op for call in candidate.calls][1] == "aten.add.Tensor"
+        assert candidate.calls[2].operands == candidate.calls[1].results
+        assert candidate.calls[3].operands == (*candidate.calls[1].results, candidate.calls[0].results[0])
+    assert len(list(fewer_writes(program))) == 1
+    assert list(fewer_writes(trace(lambda a: a.mul_(2), torch.ones(2)))) == []
+
+
+def test_a_program_without_the_call_that_raises_does_not_raise() -> None:
+    recorder = Recorder()
+    whole = torch.ones(6)
+    recorder.input(whole, Storage(24, Iota("float32")))
+    recorder.call(torch.ops.aten._foreach_neg_.default, [whole])
+    wide = recorder.call(torch.ops.aten.expand.default, whole, [2, 6])
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        recorder.call(torch.ops.aten.copy_.default, wide, whole)
+    program = recorder.program([Param("a", Ref(0))])
+    left = without(program, {1})
+    assert left.raises is None
+    validate_geometry(left)
+    assert without(program, {0}).raises == program.raises
 
 
 @settings(max_examples=30, deadline=None, database=None, phases=(Phase.generate,))

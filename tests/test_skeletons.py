@@ -10,8 +10,8 @@ import torch
 from executor.program import Program, Value
 from executor.tracing import trace
 from executor.validate import validate, validate_geometry
-from fuzz.hazards import relation
-from fuzz.skeletons import FORMS, LAYOUTS, skeletons
+from fuzz.hazards import RELATIONS, relation, worst
+from fuzz.skeletons import _OWN, _PLAIN, FORMS, LAYOUTS, skeletons
 from tests.alias_programs import random_program
 
 
@@ -53,3 +53,24 @@ def test_plain_layouts_lie_as_they_are_named(name: str) -> None:
 def test_without_accesses_there_are_none() -> None:
     assert forms(trace(torch.t, torch.ones(2, 2))) == []
     assert forms(trace(torch.neg, torch.ones(2))) == []
+
+
+def test_plain_layouts_of_another_relation_are_tried_too_easier_ones_first() -> None:
+    alone = trace(lambda x: x.add_(1), torch.ones(2))
+
+    def relations(other: str) -> list[str]:
+        laid = [worst(one) for _, one in skeletons(alone, {other})]
+        return list(dict.fromkeys(hazard.relation for hazard in laid if hazard is not None))
+
+    assert relations("none") == relations("same") == ["same"]
+    assert relations("partial") == ["same", "partial"]
+    both = [(rank, hazard.relation) for rank, one in skeletons(trace(window, torch.ones(4)), {"disjoint"})
+            for hazard in [worst(one)] if hazard is not None and _PLAIN <= rank[1] < _OWN]  # fmt: skip
+    assert {relation for _, relation in both} >= {"disjoint", "partial"}
+    read = [relation for rank, relation in both if rank[0] == 1]
+    assert read == sorted(read, key=RELATIONS.index)
+
+
+def test_accesses_that_lie_apart_are_of_two_shapes_first() -> None:
+    first, *_ = LAYOUTS["disjoint"]
+    assert first[0][0] != first[1][0]
