@@ -156,7 +156,7 @@ class Faulty(Target):
     def __init__(self, fault: str, sound: Target | None = None) -> None:
         aliases: Aliases = "barrier" if fault == "barrier dropped" else "auto"
         self.fault, self.sound = fault, sound or Pipeline(f"pipeline with: {fault}", "weak_memory", aliases)
-        self.name = self.sound.name
+        self.name, self.limits, self.fine_stages = self.sound.name, self.sound.limits, self.sound.fine_stages
         self.stages = {
             stage: self if part is self.sound else Faulty(fault, part) for stage, part in self.sound.stages.items()
         }

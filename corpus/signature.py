@@ -12,6 +12,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `symptom` is the first thing that differs from eager ("value", "memory", "exception", ...), `detail` refines it (the
     exception's type and what it is about). `stage` is the compiler's stage that goes wrong first ("forward", "aot"), if that is known.
+    Where stages are single steps, they tell more than that: the symptom is "wrong" or "mislaid" then, without detail.
     `accesses` are those whose order or overlap broke, the earlier first, by the class of what makes them ("in-place",
     "reduction", "output"), and `relation` is how they lie ("overlapping"). Operators have no place here: they depend on the
     seed that found the bug.

@@ -123,7 +123,7 @@ class Batch:
                 assert self.pursuit is not None, "a failure is pursued"
                 if not reduced:
                     reduced = True
-                    self.pursuit.reduce(self.fails)
+                    self._reduce(self.pursuit)
                     self._end_if_slow()
                 raise failure_class(self.pursuit.kind)
 
@@ -146,6 +146,20 @@ class Batch:
                 raise _TimeUp
             self._known[digest] = self._judge(program)
         return self._known[digest]
+
+    def _reduce(self, pursuit: Pursuit) -> None:
+        """Reduces the failure, or what causes it, if that shows at an earlier stage."""
+        self._go_back(pursuit)
+        pursuit.reduce(self.fails)
+        while self._go_back(pursuit):
+            pursuit.reduce(self.fails)
+
+    def _go_back(self, pursuit: Pursuit) -> bool:
+        """Whether something earlier is pursued now: what did not fail as before may fail so."""
+        moved = pursuit.go_back(self.fails)
+        if moved:
+            self._known = {digest: True for digest, failed in self._known.items() if failed}
+        return moved
 
     def _end_if_slow(self) -> None:
         """Ends the batch where a program takes so long that Hypothesis's shrinking, hundreds of runs, is not worth it."""

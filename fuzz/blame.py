@@ -16,6 +16,8 @@ from fuzz.rewriting import rerecord
 # Differences that leave every number right; a stage that shows nothing worse is not to blame for wrong ones.
 _MILD = frozenset({"alias", "identity", "strides", "count"})
 CACHE = "cache"  # the stage of a failure that the reuse of compiled code brings
+WRONG, MISLAID = "wrong", "mislaid"  # what symptoms become where the stage tells more than they do
+_OWN = frozenset({"crash", "memory-limit", "timeout", "count"})  # but these
 
 
 class Blame(NamedTuple):
@@ -42,7 +44,23 @@ def blamed(verdict: Verdict, target: Target) -> Verdict:
     full = msgspec.structs.replace(
         signature, stage=found.stage, accesses=found.accused.accesses, relation=found.accused.relation
     )
+    if tells(target, found.stage):
+        full = msgspec.structs.replace(full, symptom=coarse(full.symptom), detail="")
     return dataclasses.replace(verdict, blamed=full)
+
+
+def tells(target: Target, stage: str) -> bool:
+    """Whether a stage of the target says more about a bug than its symptom, which then depends on the program."""
+    return target.fine_stages and bool(stage)
+
+
+def coarse(symptom: str) -> str:
+    """The symptom where a fine stage is to blame: one mistake in a pass gives wrong numbers here, an exception there.
+
+    "wrong", or "mislaid" where all numbers are right; what ends the process or a bound that is exceeded is itself.
+    """
+    name, space, later = symptom.partition(" ")
+    return f"{name if name in _OWN else MISLAID if name in _MILD else WRONG}{space}{later}"
 
 
 def stage(verdict: Verdict, target: Target, guess: str = "") -> str:

@@ -20,7 +20,8 @@ _PLACE = re.compile(r"(output|storage)(?: (\d+))?(?:\[([\d, ]+)\])?")
 
 
 # Least telling first.
-RELATIONS = ("none", "disjoint", "disjoint of one shape", "identical", "overlapping", "overlapping with strides")
+ONE_SHAPE = "disjoint of one shape"
+RELATIONS = ("none", "disjoint", ONE_SHAPE, "identical", "overlapping", "overlapping with strides")
 
 
 class Accused(NamedTuple):
@@ -54,7 +55,7 @@ def accused(program: Program, mismatch: Mismatch | None) -> Accused:
     if found is not None:
         statements = _statements(program, found)
         classes = tuple(operator_class(program, k) for k in statements)
-        return Accused(classes, _relation(program, found), statements)
+        return Accused(classes, laid(program, found), statements)
     if place is None or not reaching or mismatch is None or mismatch.symptom not in ("value", "memory"):
         return Accused()
     return Accused((operator_class(program, reaching[0]), "caller"), "identical", (reaching[0],))
@@ -71,11 +72,11 @@ def _statements(program: Program, hazard: Hazard) -> tuple[int, ...]:
     return tuple(sorted(calls))
 
 
-def _relation(program: Program, hazard: Hazard) -> str:
+def laid(program: Program, hazard: Hazard) -> str:
     """How the two lie, with what mistakes about it depend on: whether disjoint ones look alike, or one is not dense."""
     one, other = program.values[hazard.earlier.value], program.values[hazard.later.value]
     if hazard.relation == "disjoint":
-        return "disjoint of one shape" if (one.shape, one.dtype) == (other.shape, other.dtype) else "disjoint"
+        return ONE_SHAPE if (one.shape, one.dtype) == (other.shape, other.dtype) else "disjoint"
     if hazard.relation in ("same", "must"):
         return "identical"
     plain = all(value.strides == contiguous_strides(value.shape) for value in (one, other))

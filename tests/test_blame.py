@@ -11,9 +11,9 @@ import torch
 from corpus.signature import Signature
 from executor.limits import Limits
 from executor.program import Program
-from executor.targets.base import Target
+from executor.targets.base import Target, adapt
 from executor.tracing import trace
-from fuzz.blame import CACHE, alone, blame, blamed, stage
+from fuzz.blame import CACHE, alone, blame, blamed, coarse, stage, tells
 from fuzz.check import Verdict, check
 from fuzz.variants import calls
 
@@ -158,3 +158,47 @@ def test_a_verdict_that_is_fine_stays() -> None:
 def test_a_function_without_a_program_has_no_stage() -> None:
     verdict = Verdict("made", check(program(), target=target(more)).mismatches)
     assert blamed(verdict, target(more, front=more)).signature == Signature("made", "value")
+
+
+class Fine(Made):
+    """A compiler of single steps."""
+
+    fine_stages = True
+
+
+def fine(wrong: Wrong) -> Target:
+    return Fine("made", wrong, {"front": Made("made/front", wrong), "back": Made("made/back", wrong)})
+
+
+@pytest.mark.parametrize(("wrong", "symptom"), [(more, "wrong"), (broken, "wrong"), (copied, "mislaid")])
+def test_a_fine_stage_says_more_than_the_symptom(wrong: Wrong, symptom: str) -> None:
+    verdict = check(program(), target=fine(wrong))
+    found = blamed(verdict, fine(wrong)).signature
+    assert found is not None
+    assert (found.stage, found.symptom, found.detail) == ("front", symptom, "")
+    plain = target(wrong, front=wrong)
+    kept = blamed(check(program(), target=plain), plain).signature
+    assert kept is not None
+    assert (kept.stage, kept.symptom) == ("front", verdict.symptom)
+
+
+@pytest.mark.parametrize(("symptom", "becomes"), [
+    ("value", "wrong"), ("exception", "wrong"), ("memory in a later call", "wrong in a later call"),
+    ("identity", "mislaid"), ("crash", "crash"), ("timeout in a later call", "timeout in a later call"),
+])  # fmt: skip
+def test_what_a_symptom_becomes_where_the_stage_tells_more(symptom: str, becomes: str) -> None:
+    assert coarse(symptom) == becomes
+
+
+def test_others_targets_say_that_their_stages_are_fine() -> None:
+    class Theirs:
+        name = "theirs"
+        fine_stages = True
+
+        def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
+            return fn
+
+    adapted = adapt(Theirs())
+    assert tells(adapted, "front")
+    assert not tells(adapted, "")
+    assert not tells(target(more, front=more), "front")

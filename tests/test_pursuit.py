@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from benchmarks.planted_faults import Faulty
+from corpus.signature import Signature
 from executor.limits import Limits
-from executor.program import Program
+from executor.program import Iota, Program
 from executor.targets import Target
 from executor.tracing import trace
 from fuzz import pursuit
 from fuzz.blame import blamed
 from fuzz.check import Verdict, check
+from fuzz.findings import size
 from fuzz.pursuit import Pursuit, shrink
 from tests.planted import Crashing, Severed
 
@@ -153,6 +156,94 @@ def test_what_the_target_does_not_take_is_no_failure(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(target, "limits", Limits(banned_ops=frozenset({"aten.mul_.Tensor", "aten.add_.Tensor"})))
     found, _ = shrink(check(program(), target=target), target, judge(target), seconds=60)
     assert [call.op for call in found.smallest.calls] == ["aten.add_.Tensor"]  # it was beyond the limits to begin with
+
+
+def ended(target: Target, fn: Callable[..., Any], *args: torch.Tensor) -> Signature | None:
+    """The signature with which shrinking a function ends."""
+    first = check(trace(fn, *args), target=target)
+    assert not first.ok
+    return shrink(first, target, judge(target), seconds=60)[0].signed().signature
+
+
+def test_an_exception_and_a_wrong_number_of_one_stage_are_one_bug() -> None:
+    def negated(a: torch.Tensor) -> torch.Tensor:
+        return -a.gt_(0)
+
+    def added(a: torch.Tensor) -> torch.Tensor:
+        return a.gt_(0) + 7
+
+    target = Faulty("forwarding without the cast")
+    shown = {check(trace(fn, torch.ones(2)), target=target).symptom for fn in (negated, added)}
+    assert len(shown) == 2
+    one, other = ended(target, negated, torch.ones(2)), ended(target, added, torch.ones(2))
+    assert one == other
+    assert one is not None
+    assert (one.stage, one.symptom) == ("forward", "wrong")
+
+
+def test_bugs_that_need_one_shape_are_told_from_those_that_do_not() -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.mul_(3)
+        return b.neg() + 1
+
+    x = torch.arange(8.0)
+    found = [
+        ended(Faulty(name), fn, x[:2], x[4:6]) for name in ("storage offset ignored", "disjoint taken for identical")
+    ]
+    assert [one.relation for one in found if one is not None] == ["disjoint", "disjoint of one shape"]
+
+
+def test_what_begins_at_an_earlier_stage_is_the_cause() -> None:
+    target = Faulty("dtype size ignored")
+    first = check(trace(lambda a: a.add_(1), torch.arange(3.0).half()[1:]), target=target)
+    found, asked = Pursuit(first, target), list[Program]()
+
+    def fails(candidate: Program) -> bool:
+        asked.append(candidate)
+        verdict = check(candidate, target=target)
+        return not verdict.ok and found.same(verdict)
+
+    assert found.stage == "regions"
+    assert found.go_back(fails)
+    assert found.stage == "memory SSA"
+    assert found.smallest in asked
+    assert [other.program for key, other in found.others.items() if key[-1] == "regions"] == [first.program]
+    before = found.verdict
+    assert not found.go_back(fails)
+    assert found.verdict is before
+
+
+@pytest.mark.parametrize("target", [Faulty("partial overlap taken for none"), Severed()])
+def test_plain_programs_come_first_where_the_stage_tells_the_rest(target: Target) -> None:
+    x = torch.arange(12.0) * 3
+    found, asked = Pursuit(check(trace(long, x[:8], x[4:]), target=target), target), list[Program]()
+
+    def fails(candidate: Program) -> bool:
+        asked.append(candidate)
+        verdict = check(candidate, target=target)
+        return not verdict.ok and found.same(verdict)
+
+    found.reduce(fails)
+    assert (len(asked[0].calls) <= 2) == target.fine_stages
+    assert len(found.smallest.calls) <= 2
+
+
+def test_coarse_stages_are_no_reason_to_go_back() -> None:
+    target = Severed()
+    assert not Pursuit(check(program(), target=target), target).go_back(lambda _: pytest.fail("it has no stages"))
+
+
+def test_what_is_reduced_gives_way_to_less_only() -> None:
+    target = Severed()
+    found, _ = shrink(check(program(), target=target), target, judge(target), seconds=60)
+    reduced = found.smallest
+    x = reduced.entry
+    storages = tuple(msgspec.structs.replace(one, fill=Iota("float32", 0)) for one in x.storages)
+    other = check(msgspec.structs.replace(reduced, storages=storages), target=target)
+    assert other.program is not None
+    assert size(other.program) < size(reduced)
+    assert found.same(other)
+    assert found.smallest == reduced
 
 
 def test_without_a_target_stages_tell_nothing_apart() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
+from benchmarks.signatures import lines, same, share, shared
 from corpus.signature import Signature
 
 FULL = Signature("thunder", "value", "", "alias updates", ("in-place", "pointwise"), "overlapping")
@@ -40,3 +42,16 @@ def test_it_reads_as_a_sentence() -> None:
     text = str(FULL).partition(" ")[2]
     assert text == "thunder: value in alias updates, in-place then pointwise over overlapping"
     assert str(Signature("thunder", "exception", "KeyError")).endswith(" thunder: exception (KeyError)")
+
+
+def test_the_shares_that_are_measured_of_planted_faults() -> None:
+    one, other = Signature("pipeline", "wrong", "", "forward"), Signature("pipeline", "wrong", "", "regions")
+    mixed, plain = Counter({one: 3, other: 1}), Counter({one: 2})
+    assert (same(mixed), same(plain)) == ((3, 6), (1, 1))
+    assert shared(mixed, plain) == (6, 8)
+    assert share([same(mixed), same(plain)]) == 4 / 7
+    assert share([]) == 0
+    text = list(lines([(other, "def program(a):\n    return a"), (one, "first"), (one, "second")]))
+    assert [line.split() for line in text] == [
+        ["2", *str(one).split()], ["first"], ["1", *str(other).split()], ["def", "program(a):"], ["return", "a"],
+    ]  # fmt: skip

@@ -24,6 +24,7 @@ class Target(Protocol):
     `stages` are parts of the compiler that run alone, each a target that goes one step further than the one before; the
     last is the whole. A failure is blamed on the first that fails too. {"frontend": ..., "optimizer": ...}, say, where
     the first runs in eager what the frontend made of a function. The target of a stage is named "NAME/STAGE".
+    `fine_stages` says that each is a single step: where a failure begins then tells more about the bug than how it shows.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Target(Protocol):
     unsafe: bool = False
     needs_source: bool = True
     stages: Mapping[str, Target] = MappingProxyType({})
+    fine_stages: bool = False
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         """A callable that does what `fn` does; it may compile at once for `example_args` or when it is called.
@@ -80,6 +82,7 @@ class Adapter(Target):
             "unsafe",
             "needs_source",
             "stages",
+            "fine_stages",
             "metrics",
             "versions",
             "script",

@@ -37,7 +37,7 @@ class OnCuda(Target):
     def __init__(self, inner: Target, about: str) -> None:
         nvfuser()
         self.name, self.about = inner.name, about
-        self.limits, self.needs_source = inner.limits, inner.needs_source
+        self.limits, self.needs_source, self.fine_stages = inner.limits, inner.needs_source, inner.fine_stages
         self._inner = inner
         # Stages that run on the CPU stay there; one that is the whole compiler is this target.
         self.stages: Mapping[str, Target] = {

@@ -18,6 +18,7 @@ class Pipeline(Target):
 
     needs_source = False
     limits = Limits(metadata_mutation=False)  # a value of a compiled program has one geometry
+    fine_stages = True
 
     def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto", about: str = "") -> None:
         self.name, self.about = name, about
