@@ -1,4 +1,4 @@
-"""The commands of `aliasfuzz`: run, replay, reduce, show, script, targets, doctor."""
+"""The commands of `aliasfuzz`: run, report, replay, reduce, show, script, targets, doctor."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def cli() -> None:
     \b
     Examples:
       aliasfuzz run --target thunder --budget 60s     find bugs in Lightning Thunder
+      aliasfuzz report last                           a page about the last run
       aliasfuzz replay                                run all saved cases again
       aliasfuzz reduce model.py:step --target thunder shrink a function of one's own
       aliasfuzz script thunder-value-3f2a             a stand-alone file that shows one bug
@@ -133,6 +134,29 @@ def _call(command: list[str]) -> int:
 def _exit_code(pytest_code: int) -> int:
     """Ours for pytest's: it ends with the summary's own code, 4 for bad usage, and 2, or by the signal, when interrupted."""
     return {0: 0, 1: 1, 2: 130, 4: 2, -signal.SIGINT: 130}.get(pytest_code, 3)
+
+
+@cli.command(name="report")
+@click.argument("run_", metavar="RUN")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where to write the page. Default: report.html in the run's folder.")  # fmt: skip
+def report_(run_: str, *, output: Path | None) -> None:
+    """Make a page about a run: totals, throughput, findings with pictures, coverage, versions.
+
+    RUN is the run's folder, the beginning of its name in .aliasfuzz/runs, or "last". The page is one HTML file that needs
+    nothing else. Runs that were interrupted or killed have one too. Findings are run again, to be drawn.
+
+    \b
+    Examples:
+      aliasfuzz report last
+      aliasfuzz report 20260131-120000 -o report.html
+    """
+    from aliasfuzz import report
+
+    folder = report.find_run(run_)
+    file = output or folder / "report.html"
+    report.write(folder, file)
+    console.print(f"wrote {file}", markup=False)
 
 
 @cli.command()
