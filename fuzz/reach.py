@@ -10,7 +10,7 @@ import torch
 from executor.limits import Limits
 from fuzz.coverage import APART, OF_COMPILATION, OF_MEMORY, OVERLAPPING, SHARED, Coverage
 from fuzz.hazards import KINDS, RELATIONS
-from strategies import indexed, lists, moves, pointwise, reductions, smooth, views
+from strategies import indexed, lists, metadata, moves, pointwise, reductions, smooth, views
 from strategies.dtypes import KNOWN, kind
 from strategies.pointwise import Pointwise
 
@@ -31,6 +31,7 @@ def families(limits: Limits, *, exact: bool) -> dict[str, tuple[str, ...]]:
         "out=": [pointwise.out_name(op) for op in pointwise.OUTS],
         "indexed and masked writes": [write.op for write in indexed.WRITES],
         "lists": [write.op for write in lists.WRITES],
+        "metadata": [change.op for change in metadata.CHANGES] if limits.metadata_mutation else [],
         "moves": [move.op for move in moves.MOVES if _fits(move.fits, dtypes)],
         "reductions": list(reductions.OPERATORS),
     }
@@ -44,11 +45,12 @@ def reachable(limits: Limits, *, exact: bool) -> dict[str, tuple[str, ...]]:
     """
     limits = limits if exact else smooth.within(limits)
     ops = families(limits, exact=exact).values()
-    inputs = (APART, *(("disjoint", *OVERLAPPING) if limits.overlapping_inputs else ("disjoint",)))
+    lies = ("disjoint", *OVERLAPPING) if limits.displaced_inputs else ("must",)
+    shared = tuple(lie for lie in lies if limits.overlapping_inputs or lie not in OVERLAPPING)
     return {
         "operators": tuple(sorted({op for family in ops for op in family})),
         "dtypes": tuple(name for name in KNOWN.values() if limits.takes_dtype(name)),
-        "inputs": inputs if limits.aliased_inputs else (APART,),
+        "inputs": (APART, *shared) if limits.aliased_inputs else (APART,),
         "dependences": tuple(f"{kind}, {lie}" for kind, lie in product(KINDS[1:], RELATIONS[1:])),
         "features": tuple(f for f in (*OF_MEMORY, *OF_COMPILATION) if f != SHARED or limits.aliased_inputs),
     }

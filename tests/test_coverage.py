@@ -174,6 +174,8 @@ def test_limits_narrow_what_could_be_reached() -> None:
         assert op not in ops
         assert op in reachable(EVERYTHING, exact=True)["operators"]
     assert reachable(Limits(overlapping_inputs=False), exact=True)["inputs"] == (APART, "disjoint")
+    assert reachable(Limits(displaced_inputs=False), exact=True)["inputs"] == (APART, "must")
+    assert families(Limits(metadata_mutation=False), exact=True)["metadata"] == ()
     assert "aten.exp.default" in families(EVERYTHING, exact=False)["out of place"]
     assert "aten.exp.default" not in families(EVERYTHING, exact=True)["out of place"]
 
