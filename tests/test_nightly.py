@@ -145,7 +145,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 def job(folder: Path, *parts: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPT), *parts],
-        env=environment(folder, ALIASFUZZ_NIGHTLY_BUDGET="1s", ALIASFUZZ_NIGHTLY_WORKERS="0", **more),
+        env=environment(folder, ALIASFUZZ_NIGHTLY_BUDGET="2m", ALIASFUZZ_NIGHTLY_WORKERS="0", **more),
         text=True,
         capture_output=True,
         timeout=240,
@@ -155,11 +155,11 @@ def job(folder: Path, *parts: str, **more: str) -> subprocess.CompletedProcess[s
 
 def test_the_jobs_commands_run(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
-    done = job(tmp_path, "null", GITHUB_STEP_SUMMARY=str(summary))
+    done = job(tmp_path, "null", GITHUB_STEP_SUMMARY=str(summary), PYTEST_ADDOPTS="--fuzz-batches 1")
     assert done.returncode == 0, done.stdout + done.stderr
     place = tmp_path / "nightly" / "null"
     assert read(place / "night.json").programs > 0
-    assert len(list((place / "runs").iterdir())) == 1
+    assert [page.name for page in (place / "runs").glob("*/report.html")] == ["report.html"]
     assert "| null | " in summary.read_text()
     assert (tmp_path / "nightly" / "nights.md").read_text() in summary.read_text()
 
@@ -186,9 +186,10 @@ def test_the_job_goes_through_all_parts_and_its_code_is_the_worst(tmp_path: Path
         f"{nights} pipeline:nvfuser",
         nights,
     ]
-    assert "--fuzz-target pipeline:nvfuser --fuzz-budget 1s" in done.stdout
+    assert "--fuzz-target pipeline:nvfuser --fuzz-budget 2m" in done.stdout
     assert f"--fuzz-corpus {tmp_path}/nightly/pipeline-nvfuser/corpus" in done.stdout
     assert "python -m pytest -n 0\n" in done.stdout
+    assert len(re.findall(r"^python -m aliasfuzz report .*/runs/\d+-\d+$", done.stdout, re.MULTILINE)) == 2
     # Of the runs of nine nights the last seven are kept.
     runs = sorted(run.name for run in (tmp_path / "nightly" / "thunder" / "runs").iterdir())
     assert runs == [f"2026010{number}" for number in range(2, 9)]
