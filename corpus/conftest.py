@@ -8,6 +8,7 @@ import pytest
 
 from corpus.case import Case, CorpusError
 from corpus.store import SHIPPED, Store
+from executor import targets
 from executor.targets import DEFAULT
 
 
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Makes the tests: each case on our compiler, and on its own where that is another one."""
+    """Makes the tests: each case on our compiler, if it takes the program, and on its own where that is another one."""
     if "entry" in metafunc.fixturenames:
         # Absent where this file was found too late to add it, as in `pytest .`.
         folder = metafunc.config.getoption("--corpus-folder", default=str(SHIPPED))
@@ -37,10 +38,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def entries(store: Store) -> list[Entry]:
     """What to replay, sorted by file name; a file that cannot be read stands there once."""
-    found = []
+    found, limits = [], targets.get(DEFAULT).limits
     for path, case in store.cases():
-        names = [DEFAULT] if isinstance(case, CorpusError) else dict.fromkeys((DEFAULT, case.target))
-        found += [Entry(path.name, case, name) for name in names]
+        if isinstance(case, CorpusError) or limits.refuse(case.program) is None:
+            found.append(Entry(path.name, case, DEFAULT))
+        if isinstance(case, Case) and case.target != DEFAULT:
+            found.append(Entry(path.name, case, case.target))
     return found
 
 

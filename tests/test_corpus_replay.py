@@ -64,6 +64,12 @@ def test_entries_are_sorted_and_name_each_target_once(tmp_path: Path) -> None:
     assert isinstance(found[0].case, CorpusError)
 
 
+def test_what_our_compiler_does_not_take_is_replayed_elsewhere_only(tmp_path: Path) -> None:
+    store, program = Store(tmp_path), trace(lambda x: x.t_(), torch.ones(2, 3)).without_sources()
+    store.save(msgspec.structs.replace(case(1), program=program))
+    assert [entry.target for entry in entries(store)] == ["null"]
+
+
 @pytest.mark.parametrize(("state", "now", "fine"), [
     ("fixed", "fixed", True), ("open", "open", True), ("flaky", "flaky", True), ("flaky", "open", True),
     ("flaky", "fixed", True), ("flaky", "changed", False), ("open", "fixed", False), ("open", "changed", False),

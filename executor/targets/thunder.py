@@ -1,7 +1,7 @@
 """`thunder`: Lightning Thunder's `thunder.jit` on the CPU, with its default executors.
 
-Thunder names what it does not support in its errors; that is where the limits come from. Its alias pass has an endless
-loop, so it is run under a time limit.
+Thunder names what it does not support in its errors; that is where the limits come from. Like any compiler that is not
+ours it is run under a time limit.
 """
 
 from __future__ import annotations
