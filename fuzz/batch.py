@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import hypothesis
-from hypothesis import Phase, Verbosity
+from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
 from executor.program import Program
@@ -115,6 +115,7 @@ class Batch:
             report_multiple_bugs=False,
             print_blob=False,
             backend=BACKEND,
+            suppress_health_check=(HealthCheck.too_slow,),  # a busy machine is no fault of the strategy
         )
         @hypothesis.given(strategy)
         def property_(program: Program) -> None:
