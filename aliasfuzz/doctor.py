@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ def checks() -> list[Check]:
         _findings(folder),
         _space(folder),
         _compiler(),
+        _jinja(),
         _target("thunder", "thunder", "for the target thunder: pip install 'aliasfuzz[thunder]'"),
         _gpu(),
         _target("nvfuser", "pipeline:nvfuser", _NVFUSER),
@@ -75,6 +76,14 @@ def _compiler() -> Check:
     if path is not None:
         return Check("C++ compiler", path)
     return Check("C++ compiler", f"no {wanted}", "for the target inductor: install g++ or clang++, and name it in $CXX")
+
+
+def _jinja() -> Check:
+    """What pages about runs are made with."""
+    try:
+        return Check("jinja2", version("jinja2"))
+    except PackageNotFoundError:
+        return Check("jinja2", "not installed", "for aliasfuzz report: pip install 'aliasfuzz[report]'")
 
 
 def _gpu() -> Check:

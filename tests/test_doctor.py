@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +43,7 @@ def no_target(name: str) -> Any:
 def test_it_looks_for_all_that_a_run_may_need() -> None:
     assert [check.name for check in doctor.checks()] == [
         "python", "torch", "hypothesis", "default target", "findings folder", "disk space",
-        "C++ compiler", "thunder", "GPU", "nvfuser",
+        "C++ compiler", "jinja2", "thunder", "GPU", "nvfuser",
     ]  # fmt: skip
 
 
@@ -50,6 +51,18 @@ def test_what_is_found_is_named_with_its_version() -> None:
     assert found("python") == Check("python", ".".join(map(str, sys.version_info[:3])))
     assert str(torch.__version__) in found("torch").what
     assert found("default target") == Check("default target", "pipeline: ok")
+
+
+def test_without_jinja2_it_says_what_the_report_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found("jinja2").found
+
+    def version(name: str) -> str:
+        if name == "jinja2":
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(doctor, "version", version)
+    assert found("jinja2").remedy == "for aliasfuzz report: pip install 'aliasfuzz[report]'"
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 14)])
