@@ -7,13 +7,17 @@ Hypothesis's own whatever the backend. See "Alternative backends" in Hypothesis'
 
 from __future__ import annotations
 
-from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+from hypothesis.internal.conjecture.providers import (
+    AVAILABLE_PROVIDERS,
+    COLLECTION_DEFAULT_MAX_SIZE,
+    HypothesisProvider,
+)
 
 BACKEND = "aliasfuzz-uniform"  # for `hypothesis.settings(backend=BACKEND)`
 
 
 class Uniform(HypothesisProvider):
-    """Draws bounded integers uniformly from the run's seed, without constants that are found in source code."""
+    """Draws bounded integers and bytes uniformly from the run's seed, without constants that are found in source code."""
 
     def draw_integer(
         self,
@@ -27,6 +31,12 @@ class Uniform(HypothesisProvider):
         if min_value is None or max_value is None or weights is not None or self._random is None:
             return super().draw_integer(min_value, max_value, weights=weights, shrink_towards=shrink_towards)
         return self._random.randint(min_value, max_value)
+
+    def draw_bytes(self, min_size: int = 0, max_size: int = COLLECTION_DEFAULT_MAX_SIZE) -> bytes:
+        """Bytes of a fixed size; where the size is open, Hypothesis's."""
+        if min_size != max_size or self._random is None:
+            return super().draw_bytes(min_size, max_size)
+        return self._random.randbytes(min_size)
 
 
 AVAILABLE_PROVIDERS[BACKEND] = f"{Uniform.__module__}.{Uniform.__qualname__}"

@@ -1,6 +1,7 @@
 """Cheap draws: every choice is an index into what fits now, simplest first, so nothing is ever rejected.
 
-Hypothesis shrinks an index towards 0, and so a choice towards the head of its list.
+A draw from Hypothesis costs more than what is done with it, so the choices of a statement are bytes of one draw. Hypothesis
+shrinks each byte towards 0, and so a choice towards the head of its list; a statement goes as its draw is deleted.
 """
 
 from __future__ import annotations
@@ -11,26 +12,49 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 T = TypeVar("T")
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-_UP_TO = [st.integers(0, limit) for limit in range(1024)]
+_SIZE = 12  # bytes, enough for nearly every statement
+_BYTES = st.binary(min_size=_SIZE, max_size=_SIZE)
+
+
+class Draw:
+    """The choices of one program, made from what Hypothesis's `draw` gives."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        self._draw = draw
+        self._left: list[int] = []
+
+    def begin(self) -> None:
+        """Begins a statement: its choices are drawn together, and do not depend on how many the last one took."""
+        self._left = []
+
+    def below(self, count: int) -> int:
+        """A number from 0 to `count` - 1, of which there are at most 65,536; nothing is drawn where there is only one."""
+        if count <= 1:
+            return 0
+        return self._byte() % count if count <= 256 else (self._byte() << 8 | self._byte()) % count
+
+    def _byte(self) -> int:
+        if not self._left:
+            self._left = [*reversed(self._draw(_BYTES))]
+        return self._left.pop()
 
 
 def below(draw: Draw, count: int) -> int:
     """A number from 0 to `count` - 1; nothing is drawn where there is only one."""
-    return int(draw(_UP_TO[count - 1])) if count > 1 else 0
+    return draw.below(count)
 
 
 def choice(draw: Draw, options: Sequence[T]) -> T:
     """One of the options, which must not be empty."""
-    return options[below(draw, len(options))]
+    return options[draw.below(len(options))]
 
 
 def between(draw: Draw, low: int, high: int) -> int:
     """A number from `low` to `high`, both included."""
-    return low + below(draw, high - low + 1)
+    return low + draw.below(high - low + 1)
 
 
 def more(draw: Draw, out_of: int) -> bool:
     """Whether to go on, true in all but one of `out_of` cases; shrinks towards stopping."""
-    return below(draw, out_of) > 0
+    return draw.below(out_of) > 0

@@ -49,9 +49,10 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
     names = COMMON + RARE if rare else COMMON
     dtypes = tuple(filter(limits.takes_dtype, names)) or tuple(filter(limits.takes_dtype, COMMON + RARE))
     views = VIEWS + MORE_VIEWS if rare else VIEWS
+    draw.begin()
     bases = [_base(draw, 0, dtypes, limits)]
     drawn = Drawn([_input(draw, scope, bases, 0, views, rare=rare)], [])
-    while len(drawn.indices) < 4 and more(draw, 5):
+    while len(drawn.indices) < 4 and _another(draw):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
         if place == len(bases):
             bases.append(
@@ -64,6 +65,11 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
             continue
         drawn.indices.append(_input(draw, scope, bases, place, views, rare=rare))
     return drawn
+
+
+def _another(draw: Draw) -> bool:
+    draw.begin()
+    return more(draw, 5)
 
 
 def _again(draw: Draw, scope: Scope, bases: list[Base], drawn: Drawn) -> None:
@@ -86,19 +92,13 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) ->
     dtype = choice(draw, dtypes)
     sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
     form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension
-    shape = [choice(draw, _LONG)] if form == 23 else _several(draw, sizes, 1 + form % 3)
+    shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, sizes) for _ in range(1 + form % 3)]
     skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
     start = (1, -7, 31, 3)[position]
     fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)
     return Base(_filled(fill, count + skipped)[skipped:].view(shape), fill, [])
-
-
-def _several(draw: Draw, sizes: tuple[int, ...], count: int) -> list[int]:
-    """So many of the sizes, drawn as one number: a draw costs more than what is done with it."""
-    number = below(draw, len(sizes) ** count)
-    return [sizes[number // len(sizes) ** k % len(sizes)] for k in range(count)]
 
 
 def _index_base(draw: Draw) -> Base:

@@ -7,6 +7,9 @@ them leaves a valid program; whether one more statement follows is drawn a step 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import strategies as st
 
 from executor.args import Arg, List, Ref, Tuple
@@ -39,14 +42,20 @@ _NAMES = "abcd"
 
 
 @st.composite
-def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> Program:
+def programs(
+    draw: Callable[[st.SearchStrategy[Any]], Any], limits: Limits = EVERYTHING, *, exact: bool = True
+) -> Program:
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
     error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their
-    dtype, and no write depends on the order in which elements are visited. Unless `exact`: then there are operators such as `exp`, and results are near to what float64
-    gives.
+    dtype, and no write depends on the order in which elements are visited. Unless `exact`: then there are operators such as
+    `exp`, and results are near to what float64 gives.
     """
+    return _program(Draw(draw), limits, exact=exact)
+
+
+def _program(draw: Draw, limits: Limits, *, exact: bool) -> Program:
     limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
     rare = below(draw, 3) == 2
@@ -54,9 +63,11 @@ def programs(draw: Draw, limits: Limits = EVERYTHING, *, exact: bool = True) -> 
     stop = ("",) * -(-len(kinds) // _EACH_STOPS)
     inputs, twins = draw_inputs(draw, scope, rare=rare)
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
+    draw.begin()
     kind = choice(draw, kinds)
     while kind and len(scope.recorder.calls) < LONGEST:
         _statement(draw, scope, kind)
+        draw.begin()
         kind = choice(draw, (*stop, *kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
     if limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):

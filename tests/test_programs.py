@@ -22,6 +22,7 @@ from fuzz.hazards import RELATIONS, hazards, relation
 from fuzz.reducer import reduce
 from fuzz.subjects import mixed_storages
 from fuzz.uniform import BACKEND
+from strategies.draws import Draw
 from strategies.dtypes import ANYTHING
 from strategies.layouts import draw_inputs
 from strategies.programs import programs
@@ -153,7 +154,7 @@ def test_inputs_read_the_same_elements_as_other_numbers() -> None:
     @given(st.data())
     def draw_all(data: st.DataObject) -> None:
         scope = Scope(Limits(dtypes=frozenset({"complex64", "float32", "int32"})))
-        values = [scope.value(i) for i in draw_inputs(data.draw, scope, rare=True).indices]
+        values = [scope.value(i) for i in draw_inputs(Draw(data.draw), scope, rare=True).indices]
         for a, b in combinations(values, 2):
             for difference in found if a.storage == b.storage else ():
                 found[difference] += getattr(a, difference) != getattr(b, difference)
