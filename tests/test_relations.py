@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -189,6 +190,12 @@ def test_rewritings_stay_within_the_limits() -> None:
     choice = chosen("one-as-strided")
     assert rewriting(shifted(), choice) is not None
     assert rewriting(shifted(), choice, Limits(banned_ops=frozenset({"aten.as_strided.default"}))) is None
+
+
+def test_the_document_names_all_relations_and_what_they_keep() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "relations.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (same|differs) \|$", text, re.MULTILINE))
+    assert rows == {name: "same" if relation.aliases else "differs" for name, relation in RELATIONS.items()}
 
 
 def test_names_are_chosen() -> None:
