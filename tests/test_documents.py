@@ -28,8 +28,12 @@ from click.testing import CliRunner
 import aliasfuzz
 from aliasfuzz import commands, showing
 from aliasfuzz.pictures import svg
+from corpus.case import Case
+from corpus.flags import Ban, Flag, Match
+from corpus.signature import Signature
 from corpus.store import SHIPPED, Store
 from executor.errors import AliasfuzzError
+from executor.program import Program
 from executor.targets import Target
 from tests import documents
 from tests.command_lines import RULES, Unusable, fuzz_options, usable
@@ -205,6 +209,19 @@ def test_the_reference_names_every_public_name() -> None:
     text = (REFERENCE / "python.md").read_text(encoding="utf-8")
     headings = " ".join(re.findall(r"^## (.*)", text, re.MULTILINE))
     assert [name for name in aliasfuzz.__all__ if not re.search(rf"\b{name}\b", headings)] == []
+
+
+STRUCTS = {"Case": Case, "Signature": Signature, "Program": Program, "Flag": Flag, "Match": Match, "Ban": Ban}
+
+
+def test_the_reference_names_every_field_of_cases_and_flags_and_no_other() -> None:
+    text = (REFERENCE / "cases-and-flags.md").read_text(encoding="utf-8")
+    tables = {section.split()[0]: section for section in re.split(r"^### ", text, flags=re.MULTILINE)[1:]}
+    rows = {
+        name: re.findall(r"^\| (`.*?) \|", table.partition("\n## ")[0], re.MULTILINE) for name, table in tables.items()
+    }
+    named = {name: {field for row in found for field in re.findall(r"`(\w+)`", row)} for name, found in rows.items()}
+    assert named == {name: set(struct.__struct_fields__) for name, struct in STRUCTS.items()}
 
 
 def test_every_variable_of_the_environment_that_is_read_is_in_the_reference() -> None:
