@@ -19,6 +19,22 @@ def test_equal_writes_are_all_made() -> None:
     assert common_subexpressions(program) == program
 
 
+def test_equal_results_stay_apart_where_one_is_written_later() -> None:
+    def first_written(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.neg(), x.neg()
+        first.add_(1)
+        return second * 2
+
+    def second_written(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.neg(), x.neg()
+        second.add_(1)
+        return first * 2
+
+    for fn in (first_written, second_written):
+        program = trace(fn, torch.ones(3))
+        assert common_subexpressions(program) == program
+
+
 def test_views_of_merged_copies_lie_on_the_copy_that_is_left() -> None:
     """The later view is of the first copy, and the earlier one of the second."""
 

@@ -118,6 +118,16 @@ def test_early_write_backs_that_somebody_could_see_are_refused(reason: str) -> N
         verify(found._replace(early=frozenset({last})), memory)
 
 
+def test_of_two_early_write_backs_to_one_target_the_first_is_refused() -> None:
+    program, memory = lowered(lambda x, y: (x.copy_(y + 1), x.copy_(y * 2)), torch.ones(3), torch.ones(3))
+    found = partition(program, everything, memory)
+    first, second = (i for i, what in enumerate(memory.accesses) if what.writes)
+    assert found.levels[first] == found.levels[second]
+    assert early_refusal(found._replace(early=frozenset({first})), memory, first) is None
+    both = found._replace(early=frozenset({first, second}))
+    assert early_refusal(both, memory, first) == "its target is written early twice"
+
+
 def test_a_pointwise_update_may_be_written_early() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x.add_(y)
@@ -127,6 +137,8 @@ def test_a_pointwise_update_may_be_written_early() -> None:
     found = with_early(partition(program, everything, memory), memory, WeakMemory(early=1.0))
     assert len(found.early) == 1
     verify(found, memory)
+    with pytest.raises(AliasRaceError, match="is written early, but the backend needs it whole"):
+        verify(found, memory, lambda *_: "the backend needs it whole")
 
 
 def test_all_single_calls_exhaustively() -> None:
