@@ -25,7 +25,7 @@ class Pointwise(NamedTuple):
 
     `kinds` are those of the dtypes that it takes (`dtypes.kind`). `range` says where results lie, from the ranges of the
     operands (or of the one and the scalar). `scalars` are what its second argument may be if that is a number. `truth`
-    means that the results are truth values: out of place their dtype is bool.
+    means that the results are truth values: out of place their dtype is bool. `keywords` are its keyword arguments.
     """
 
     inplace: str
@@ -35,10 +35,15 @@ class Pointwise(NamedTuple):
     scalars: tuple[int, ...] = ()
     binary: bool = False
     truth: bool = False
+    keywords: tuple[tuple[str, int], ...] = ()
 
 
 def _sum(a: Range, b: Range) -> Range:
     return Range(a.low + b.low, a.high + b.high)
+
+
+def _sum_with_twice(a: Range, b: Range) -> Range:
+    return Range(a.low + 2 * b.low, a.high + 2 * b.high)
 
 
 def _difference(a: Range, b: Range) -> Range:
@@ -134,6 +139,7 @@ MORE_OPERATORS: tuple[Pointwise, ...] = (
         "", "aten.minimum.default", "buif", lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)), binary=True
     ),
     _op("conj_physical", "c", _same),
+    _binary("add", "uifc", _sum_with_twice)._replace(keywords=(("alpha", 2),)),
 )
 
 
@@ -233,7 +239,7 @@ def _emit(draw: Draw, scope: Scope, op: Pointwise, first: int, *, in_place: bool
     other = scope.range(second)
     if name == COPY:
         other = cast(other, scope.tensor(second).dtype, tensor.dtype) or other
-    return scope.emit(name, *args, range=op.range(own, other))
+    return scope.emit(name, *args, range=op.range(own, other), **dict(op.keywords))
 
 
 def _joins(scope: Scope, op: Pointwise, first: int, second: int, *, in_place: bool) -> bool:

@@ -32,3 +32,13 @@ def test_a_reshape_that_copies_gets_memory_only_if_it_is_changed(use: torch._ops
 def test_a_copy_out_of_memory_is_one_load_and_one_store(dtype: torch.dtype, load: str) -> None:
     program = trace(lambda x, y: x.copy_(y), torch.ones(3), torch.ones(3, dtype=dtype))
     assert [call.op.split(".")[1] for call in out_of_place(program).calls] == [load, "copy_"]
+
+
+def test_keyword_arguments_stay() -> None:
+    program = trace(lambda x, y: (x.add_(y, alpha=3), y.div_(x, rounding_mode="floor")), torch.ones(3), torch.ones(3))
+    found = out_of_place(program)
+    assert [call.kwargs for call in found.calls if call.kwargs] == [
+        (("alpha", 3),),
+        (("rounding_mode", "floor"),),
+    ]
+    assert meaning(found) == meaning(program)
