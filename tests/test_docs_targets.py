@@ -12,14 +12,15 @@ import torch
 
 from aliasfuzz import check
 from executor.targets.base import Target
+from tests.documents import blocks
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "targets.md"
 
 
 def _block(language: str) -> str:
-    (block,) = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
-    return str(block)
+    (text,) = [block.text for block in blocks(PAGE) if block.language == language]
+    return text
 
 
 def test_the_example_is_a_target_of_at_most_twenty_lines() -> None:
@@ -56,6 +57,6 @@ def test_registered_as_the_document_says_it_takes_part_in_a_run(tmp_path: Path) 
 
 
 def test_the_table_names_all_that_a_target_may_have() -> None:
-    rows = set(re.findall(r"^\| `(\w+)", TEXT, re.MULTILINE))
+    rows = set(re.findall(r"^\| `(\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     members = {name for name in (*vars(Target), *Target.__annotations__) if not name.startswith("_")}
     assert rows == members
