@@ -17,14 +17,15 @@ from executor.program import Program, Value
 from executor.schema import accesses, changes_metadata
 from executor.schema_fixes import SET_DATA
 
+
 class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a compiler takes or not, by default all of it.
 
     `aliased_inputs`: two inputs may lie on one storage. `overlapping_inputs`: they may also have bytes in common; the
     same tensor passed twice has. `displaced_inputs`: two on one storage may be other elements of it, or take them in another
     order; without it they differ in shape at most. `reread_inputs`: they may differ in dtype, or be conjugates of each other.
-    `written_inputs_returned`: an output may lie on an input's storage that the program
-    writes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
+    `written_inputs_returned`: an output may lie on an input's storage that the program writes, or be an input whose metadata
+    it changes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
     and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
@@ -87,7 +88,7 @@ class Limits(Switches, frozen=True, kw_only=True):
         yield from (f"dtype {name} is not supported" for name in unknown)
 
     def _of_calls(self, program: Program) -> Iterator[str]:
-        objects = {i: i for i in program.inputs}  # of values that are an input's tensor object, the input
+        objects = _objects(program)
         for call in program.calls:
             if call.op in self.banned_ops:
                 yield f"{call.op} is not supported"
@@ -102,7 +103,6 @@ class Limits(Switches, frozen=True, kw_only=True):
                     yield f"{call.op} changes a tensor's shape or storage in place"
                 if not self.metadata_of_inputs and call.operands[0] in objects and call.op != SET_DATA:
                     yield f"{call.op} changes an input's shape in place"
-                objects |= {i: objects[call.operands[0]] for i in call.results if call.operands[0] in objects}
 
     def _of_inputs(self, program: Program, names: dict[int, str]) -> Iterator[str]:
         for a, b in combinations(program.inputs, 2):
@@ -148,10 +148,22 @@ def _overlap(a: Value, b: Value) -> bool:
     return overlap(a.footprint, b.footprint) is not Overlap.NO_ALIAS
 
 
+def _objects(program: Program) -> dict[int, int]:
+    """The values that are an input's tensor object, some of them under changed metadata, each with that input."""
+    found = {i: i for i in program.inputs}
+    for call in program.calls:
+        if changes_metadata(call.op) and call.operands[0] in found:
+            found.update(dict.fromkeys(call.results, found[call.operands[0]]))
+    return found
+
+
 def _returned_and_written(program: Program, names: dict[int, str]) -> Iterator[str]:
     written = {program.values[i].storage for call in program.calls for i in accesses(program, call).writes}
+    objects = _objects(program)
     for index in refs(program.outputs):
         storage = program.values[index].storage
+        if objects.get(index, index) != index:
+            yield f"an output is input {names[objects[index]]}, whose metadata changes"
         if storage in written:
             owners = [name for i, name in names.items() if program.values[i].storage == storage]
             if owners:

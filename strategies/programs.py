@@ -129,13 +129,13 @@ def _among_numbers(draw: Draw, params: list[Param], limits: Limits) -> list[Para
 
 def _outputs(draw: Draw, scope: Scope, inputs: list[int]) -> Arg:
     """One to three values, the latest first; one may stand there twice, and they may be nested."""
-    closed = (
-        set()
-        if scope.limits.written_inputs_returned
-        else scope.written & {scope.recorder.values[i].storage for i in inputs}
-    )
+    current, free = scope.recorder.current, scope.limits.written_inputs_returned
+    closed = set() if free else scope.written & {scope.recorder.values[i].storage for i in inputs}
+    changed = set() if free else set(map(current, inputs)) - set(inputs)
     fits = [
-        Ref(scope.recorder.current(i)) for i in reversed(range(scope.count)) if scope.value(i).storage not in closed
+        Ref(current(i))
+        for i in reversed(range(scope.count))
+        if scope.value(i).storage not in closed and current(i) not in changed
     ]
     if not fits:
         fits = [Ref(scope.emit("aten.clone.default", scope.tensor(inputs[0]), range=scope.range(inputs[0]))[0])]

@@ -168,6 +168,18 @@ def test_limits_keep_them_away() -> None:
     assert views_only.refuse(fresh) is views_only.refuse(given_data) is EVERYTHING.refuse(program) is None
 
 
+def test_a_changed_input_that_is_returned_counts_as_a_written_one() -> None:
+    limits = Limits(written_inputs_returned=False)
+    assert limits.refuse(trace(lambda x: x.t_(), matrix())) == "an output is input x, whose metadata changes"
+    assert limits.refuse(trace(lambda x: x.t_() * 2, matrix())) is None
+
+
+@QUICK
+@given(programs(Limits(written_inputs_returned=False)))
+def test_changed_inputs_are_not_returned_where_they_are_not_taken(program: Program) -> None:
+    assert Limits(written_inputs_returned=False).refuse(program) is None
+
+
 @QUICK
 @given(programs(Limits(metadata_of_inputs=False)))
 def test_changes_of_inputs_are_not_drawn_where_they_are_not_taken(program: Program) -> None:
