@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 from aliasfuzz.commands import cli
 from aliasfuzz.report import ReportError, find_run, write
 from aliasfuzz.report.chart import chart, clock
+from aliasfuzz.report.page import html
 from corpus.store import SHIPPED, find
 from executor import targets
 from executor.tracing import trace
@@ -216,6 +218,26 @@ def test_several_targets_each_have_a_line_and_tables(tmp_path: Path) -> None:
     found = page(tmp_path / "run")
     assert found.count("polyline") == 2
     assert found.count("details", class_="coverage") == 2
+
+
+def test_the_command_that_repeats_the_run_has_all_its_options(tmp_path: Path) -> None:
+    made(tmp_path)
+    found = record.load(tmp_path)
+    assert found.options is not None
+    found.options = replace(
+        found.options, targets=("null", "thunder"), shards=(0, 1, 2), shard_count=3, shrink=5.0, exact=False, flags="",
+        against="aot_eager", relations="all/8",
+    )  # fmt: skip
+    command = html(found, "run", []).replace("&#39;", "'")
+    assert (
+        "aliasfuzz run --target null --target thunder --seed 0xab --budget 60s --workers 3 --shrink-budget 5s --float "
+        "--flags none --against aot_eager --relations all/8\n"
+    ) in re.sub(r"</pre>", "\n", command)
+    options = {option for parameter in cli.commands["run"].params for option in parameter.opts}
+    assert {"--target", "--seed", "--budget", "--workers", "--shrink-budget", "--float", "--flags", "--against",
+            "--relations"} <= options  # fmt: skip
+    found.options = replace(found.options, shards=(1,))
+    assert "aliasfuzz run" not in html(found, "run", []), "a single shard is repeated by pytest alone"
 
 
 def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

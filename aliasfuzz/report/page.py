@@ -18,6 +18,7 @@ from executor.errors import AliasfuzzError
 from fuzz.journal import write_whole
 from fuzz.options import NO_FLAGS, SHRINK_SECONDS
 from fuzz.record import RUN, SUMMARY, Record, load
+from fuzz.relations import NONE
 
 RUNS = Path(".aliasfuzz", "runs")
 LAST = "last"
@@ -131,6 +132,7 @@ def _commands(record: Record) -> list[str]:
     parts += [] if options.exact else ["--float"]
     parts += [] if options.flags == str(FLAGS) else ["--flags", options.flags or NO_FLAGS]
     parts += ["--against", options.against] if options.against else []
+    parts += ["--relations", options.relations] if options.relations != NONE else []
     return [shlex.join(["aliasfuzz", "run", *parts]), *record.rerun]
 
 
