@@ -32,6 +32,8 @@ def draw_change(draw: Draw, scope: Scope) -> None:
     if not targets:
         return
     target = choice(draw, targets)
+    if below(draw, 4) == 3:  # one of the program's own
+        target = scope.emit("aten.clone.default", scope.tensor(target), range=scope.range(target))[0]
     view = _view(draw, scope, target) if below(draw, 4) else target
     if view not in scope.fixed and below(draw, 3) == 2:
         target, view = view, target

@@ -31,7 +31,7 @@ from fuzz.rewriting import last_value, rerecord, without
 from fuzz.script import script
 from strategies.programs import programs
 
-QUICK = settings(max_examples=300, deadline=None, database=None, phases=(Phase.generate,))
+QUICK = settings(max_examples=60, deadline=None, database=None, phases=(Phase.generate,))
 
 
 def matrix() -> torch.Tensor:
