@@ -148,8 +148,8 @@ def of_compilation(compilation: Compilation) -> Iterator[str]:
 
 
 def _computing(region: Region) -> int:
-    """How many calls of a region do more than compute an address."""
-    return sum(not access(region.program.values, call).address for call in region.calls)
+    """How many calls of a region are of operators that compute elements, not addresses."""
+    return sum(not facts(call.op).views for call in region.calls)
 
 
 class Watched(Adapter):
