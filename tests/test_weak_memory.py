@@ -119,7 +119,26 @@ def test_moves_lead_from_an_output_back_to_its_input() -> None:
     [output] = region.outputs
     source, chain = moves(region, output)
     assert source in region.inputs
-    assert [call.op.split(".")[1] for call in chain][-1] == "clone"
+    assert [call.op.split(".")[1] for call, _ in chain][-1] == "clone"
+
+
+def test_one_of_several_views_of_a_copy_is_handed_out_as_its_input() -> None:
+    program = trace(lambda x: x.clone().unbind(0)[1].clone(), torch.arange(6.0).reshape(2, 3))
+    for seed in SEEDS:
+        assert meaning(program, compile_program(program, WeakMemory(seed)).run) == meaning(program)
+
+
+def test_an_index_that_a_later_round_makes_of_what_was_written_does_no_harm() -> None:
+    """The kernel writes 0 to x; y - x is 0 before that, and out of bounds after it."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.index_fill_(0, y - x, 0)
+
+    x, y = torch.full((1,), 4), torch.full((1,), 4)
+    program = trace(fn, x, y)
+    for seed in SEEDS:
+        run = compile_program(program, WeakMemory(seed, early=1.0)).run
+        assert run([x.clone(), y.clone()]).tolist() == [0]
 
 
 def test_tags_tell_apart_what_numbers_do_not() -> None:

@@ -91,21 +91,25 @@ def _environment(region: Region, inputs: Sequence[torch.Tensor], count: int) -> 
     return env
 
 
-def moves(region: Region, output: int) -> tuple[int, list[Call]]:
+Step = tuple["Call", int]  # a call, and which of its results goes on
+Moves = tuple[int, list[Step]]
+
+
+def moves(region: Region, output: int) -> Moves:
     """An input of the region, and what moves its elements to the output: views, and copies that may be left out."""
     early = {value: target for target, value in region.early}
-    chain: list[Call] = []
-    makers = {result: call for call in region.calls for result in call.results}
+    chain: list[Step] = []
+    makers = {result: (call, k) for call in region.calls for k, result in enumerate(call.results)}
     v = output
     while v not in region.inputs:
         if v in early:
             return early[v], chain[::-1]
         chain.append(makers[v])
-        v = operand_list(makers[v])[0]
+        v = operand_list(makers[v][0])[0]
     return v, chain[::-1]
 
 
-def _handing_out(region: Region, compute: Kernel, shared: dict[int, tuple[int, list[Call]]]) -> Kernel:
+def _handing_out(region: Region, compute: Kernel, shared: dict[int, Moves]) -> Kernel:
     """The same kernel, which hands out views of inputs instead of some outputs that have the same elements."""
     places = [(region.outputs.index(v), region.inputs.index(source), chain) for v, (source, chain) in shared.items()]
 
@@ -123,18 +127,34 @@ def _handing_out(region: Region, compute: Kernel, shared: dict[int, tuple[int, l
     return kernel
 
 
-def _view_of(tensor: torch.Tensor, chain: list[Call]) -> torch.Tensor:
+def _view_of(tensor: torch.Tensor, chain: list[Step]) -> torch.Tensor:
     """The input with the chain's views applied and its copies left out, as a tensor object of its own."""
     tensor = tensor.detach()
-    for call in chain:
+    for call, result in chain:
         if not facts(call.op).move:
-            tensor = resolve(call.op)(tensor, *[to_python(arg, ()) for arg in call.args[1:]])
+            out = resolve(call.op)(tensor, *[to_python(arg, ()) for arg in call.args[1:]])
+            tensor = out if isinstance(out, torch.Tensor) else out[result]
         elif call.op == "aten.reshape.default":
             tensor = tensor.view(to_python(call.args[1], ()))
     return tensor
 
 
-def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[int, list[Call]]], seed: int) -> Kernel:
+def _evaluated(runners: list[Runner], env: list[Any], *, first: bool) -> bool:
+    """Runs the calls. In a later round an index may be out of bounds, computed from what was written since.
+
+    No thread of a kernel would compute it then; what is left keeps the elements of the first round, which it may too.
+    """
+    try:
+        for run in runners:
+            run(env)
+    except IndexError:
+        if first:
+            raise
+        return False
+    return True
+
+
+def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, Moves], seed: int) -> Kernel:
     """A kernel with early write-backs: each round computes from the memory of its moment, and keeps some elements."""
     count = len(region.program.values)
     early = [value for _, value in region.early]
@@ -146,10 +166,9 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[in
         shares: dict[tuple[int, ...], torch.Tensor] = {}
         mine: dict[int, torch.Tensor] = {}
         for turn in range(ROUNDS):
-            for run in runners:
-                run(env)
+            fresh = _evaluated(runners, env, first=turn == 0)
             for v in (*region.outputs, *early):
-                now: torch.Tensor = env[v]
+                now: torch.Tensor = env[v] if fresh else kept[v]
                 if v not in kept:
                     kept[v] = now.clone()
                 shape = squeezed(tuple(now.shape))
@@ -159,7 +178,7 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, tuple[in
                 mine[v] = (shares[shape] == turn).reshape(now.shape)
                 kept[v] = torch.where(mine[v], now, kept[v])
             for target, value in region.early:
-                env[target].copy_(torch.where(mine[value], env[value], env[target]))
+                env[target].copy_(torch.where(mine[value], kept[value], env[target]))
         return [kept[v] for v in region.outputs]
 
     return _handing_out(region, kernel, shared)
