@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strategies.draws import Draw, choice
-from strategies.pointwise import draw_pure, draw_write
+from executor.geometry import Overlap, overlap
+from strategies.draws import Draw, below, between, choice
+from strategies.pointwise import COPY, draw_pure, draw_write
 from strategies.scope import Scope
-from strategies.steps import add, adds, rows, store, stores
+from strategies.steps import add, adds, part, rows, store, stores, write
 from strategies.views import VIEWS, draw_view
 
 
@@ -44,6 +45,17 @@ def _copied_then_written(draw: Draw, scope: Scope, target: int) -> None:
     draw_write(draw, scope, target)
     view = _view(draw, scope, copy)
     draw_write(draw, scope, view if view in scope.writable() else target)
+
+
+def _part_over_all(draw: Draw, scope: Scope, target: int) -> None:
+    """A part is copied over all of a copy of its tensor, and then, through another copy, over the tensor itself."""
+    piece = _view(draw, scope, target)
+    whole, kept = (scope.emit("aten.clone.default", scope.tensor(i), range=scope.range(i))[0] for i in (target, piece))
+    shape, room = scope.tensor(piece).shape[::-1], scope.tensor(target).shape[::-1]
+    covers = len(shape) <= len(room) and all(n in (1, m) for n, m in zip(shape, room, strict=False))
+    for to, source in ((whole, piece), (target, kept)):
+        if covers and scope.takes(COPY) and scope.tensor(to).dtype is scope.tensor(source).dtype:
+            scope.emit(COPY, scope.tensor(to), scope.tensor(source), range=scope.range(source))
 
 
 def _swapped(draw: Draw, scope: Scope, target: int) -> None:
@@ -89,6 +101,43 @@ def _view(draw: Draw, scope: Scope, index: int) -> int:
     return choice(draw, scope.emit(op, scope.tensor(index), *args, range=None) or [index])
 
 
+def draw_crossing(draw: Draw, scope: Scope, targets: list[int]) -> None:
+    """A write and a read of two values that overlap in part, in either order; such values are made if there are none."""
+    target = choice(draw, [i for i in targets if max(scope.tensor(i).shape, default=0) > 1] or targets)
+    near = [i for i in range(scope.count) if i != target and _crosses(scope, target, i)]
+    written, read = (target, choice(draw, near)) if near else _crossing(draw, scope, target)
+    if below(draw, 2):
+        draw_pure(draw, scope, operand=read)
+        write(draw, scope, written)
+    else:
+        write(draw, scope, written)
+        draw_pure(draw, scope, operand=read)
+
+
+def _crosses(scope: Scope, target: int, other: int) -> bool:
+    """Whether the two have some bytes in common, but not all."""
+    written, read = scope.value(target), scope.value(other)
+    if written.storage != read.storage:
+        return False
+    return overlap(read.footprint, written.footprint) in (Overlap.PARTIAL, Overlap.CONTAINED)
+
+
+def _crossing(draw: Draw, scope: Scope, target: int) -> tuple[int, int]:
+    """Two parts of the target that have some in common, or the target and a part of it; itself if it has none."""
+    tensor = scope.tensor(target)
+    dims = [d for d, n in enumerate(tensor.shape) if n > 1]
+    if not dims or not tensor.numel() or not scope.takes("aten.slice.Tensor"):
+        return target, target
+    dim = choice(draw, dims)
+    size = tensor.shape[dim]
+    if size == 2:
+        return target, part(scope, target, dim, 0, 1)
+    start = between(draw, 1, size - 2)
+    stop = between(draw, start + 1, size - 1)
+    pair = part(scope, target, dim, 0, stop), part(scope, target, dim, start, size)
+    return pair[::-1] if below(draw, 2) else pair
+
+
 PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _view_then_write,
     _copied_then_written,
@@ -96,4 +145,5 @@ PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _added_to_its_flip,
     _shifted,
     _swapped,
+    _part_over_all,
 )

@@ -22,15 +22,15 @@ from strategies.layouts import draw_inputs
 from strategies.lists import draw_lists
 from strategies.metadata import draw_change
 from strategies.moves import draw_move
-from strategies.patterns import draw_pattern
+from strategies.patterns import draw_crossing, draw_pattern
 from strategies.reductions import draw_reduction
 from strategies.refusals import draw_refused
 from strategies.scope import Scope
 from strategies.usage import draw_usage
 
 LONGEST = 14  # statements
-_EACH_STOPS = 9  # about one in so many statements is the last
-_KINDS = ("write", "view", "write", "pure", "write", "view", "pure", "reduction")
+_EACH_STOPS = 6  # about one in so many statements is the last
+_KINDS = ("write", "view", "crossing", "write", "pure", "crossing", "view", "write", "pure", "crossing", "reduction")
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
@@ -64,7 +64,7 @@ def _program(draw: Draw, limits: Limits, *, exact: bool) -> Program:
     inputs, twins = draw_inputs(draw, scope, rare=rare)
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
     draw.begin()
-    kind = choice(draw, kinds)
+    kind = choice(draw, (*kinds, *("crossing",) * (len(kinds) // 2)))
     while kind and len(scope.recorder.calls) < LONGEST:
         _statement(draw, scope, kind)
         draw.begin()
@@ -115,7 +115,12 @@ _WRITES = {
     "indexed": draw_indexed,
     "out": pointwise.draw_out,
 }
-_SEVERAL = {"lists": draw_lists, "pattern": draw_pattern, "usage": draw_usage}  # statements, or targets of one
+_SEVERAL = {
+    "lists": draw_lists,
+    "pattern": draw_pattern,
+    "usage": draw_usage,
+    "crossing": draw_crossing,
+}  # statements, or targets of one
 _PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "smooth": smooth.OPERATORS}
 
 

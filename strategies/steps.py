@@ -10,7 +10,12 @@ from strategies.scope import Scope
 
 def rows(scope: Scope, index: int, start: int, stop: int) -> int:
     """The value's rows from `start` up to `stop`, as a view."""
-    return scope.emit("aten.slice.Tensor", scope.tensor(index), 0, start, stop)[0]
+    return part(scope, index, 0, start, stop)
+
+
+def part(scope: Scope, index: int, dim: int, start: int, stop: int) -> int:
+    """The value from `start` up to `stop` along a dimension, as a view."""
+    return scope.emit("aten.slice.Tensor", scope.tensor(index), dim, start, stop)[0]
 
 
 def write(draw: Draw, scope: Scope, index: int) -> None:
