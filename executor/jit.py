@@ -20,6 +20,8 @@ from executor.tracing import Tracer
 
 Name = Literal["weak_memory", "eager", "nvfuser"]
 
+_SCHEDULE = 3  # a seed: of the write-backs that may be early the first is and the second is not, so that small programs have both
+
 
 class CacheInfo(NamedTuple):
     """How many calls found their program in the cache, and how many had to compile."""
@@ -66,7 +68,7 @@ class Compiled:
         if program.raises is not None or self.backend == "eager":
             return uncompiled(program)
         # A backend of its own for each compilation, so that its schedules don't depend on what was compiled before.
-        backend = WeakMemory() if isinstance(self.backend, str) else self.backend
+        backend = WeakMemory(_SCHEDULE) if isinstance(self.backend, str) else self.backend
         compilation = compile_program(program, backend, self.aliases)
         return backend.settled(compilation, program) if self.aliases == "auto" else compilation
 

@@ -113,6 +113,21 @@ def test_every_topological_order_is_drawn() -> None:
     assert topological(chain.calls, random.Random(1)) == list(chain.calls)
 
 
+def test_what_waits_for_a_reduction_sees_what_was_stored_early() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * y.sum(), x.add_(1))[0]
+
+    for seed in SEEDS:
+        wanted, found = run_early(fn, seed, torch.arange(4.0), torch.ones(2))
+        assert found != wanted
+
+
+def test_two_elements_are_computed_one_after_the_other() -> None:
+    for seed in SEEDS:
+        wanted, found = run_early(lambda x: (x.flip(0) + 1, x.mul_(2))[0], seed, torch.ones(2))
+        assert found != wanted
+
+
 def test_moves_lead_from_an_output_back_to_its_input() -> None:
     program = trace(lambda x: x.t().clone(memory_format=torch.contiguous_format).view(-1).clone(), torch.ones(2, 3))
     [region] = regions(program)

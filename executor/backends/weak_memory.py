@@ -3,7 +3,8 @@
 What may happen inside a region, all of it seen on real fusers:
 
 1. kernels run in any topological order of the dataflow, their elements interleaved;
-2. a value may be computed anew from the region's inputs at any later moment;
+2. a value may be computed anew from the region's inputs at any later moment; threads that wait for a reduction load what
+   they need when they go on, after the early write-backs of those that did not;
 3. an early write-back lands at any moment after its value is known, also before other reads of its target;
 4. an output that is reached from an input by moving elements alone, or whose value is written back early, may be handed
    out as that input's own memory;
@@ -16,6 +17,7 @@ memory of that moment and keeps, and writes back, a random share of the elements
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +26,8 @@ import torch
 from executor.args import to_python
 from executor.backends.base import Backend, Kernel
 from executor.calls import Calls, Runner, prepare
-from executor.elements import squeezed
-from executor.facts import facts, operand_list
+from executor.elements import crosses, squeezed
+from executor.facts import access, facts, operand_list
 from executor.schema import resolve
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, Moves], 
     """A kernel with early write-backs: each round computes from the memory of its moment, and keeps some elements."""
     count = len(region.program.values)
     early = [value for _, value in region.early]
+    late = _waiting(region)
 
     def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         schedule = torch.Generator().manual_seed(seed)
@@ -173,12 +176,27 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, Moves], 
                     kept[v] = now.clone()
                 shape = squeezed(tuple(now.shape))
                 if shape not in shares:
-                    shares[shape] = torch.randint(ROUNDS, shape, generator=schedule)
+                    # Each round its share, so that two elements already are computed one after the other.
+                    order = torch.randperm(math.prod(shape), generator=schedule)
+                    shares[shape] = (order % ROUNDS).reshape(shape)
                 # One thread computes an element of all values of this shape, dimensions of size 1 left out.
                 mine[v] = (shares[shape] == turn).reshape(now.shape)
+                if v in late:
+                    mine[v] = torch.full_like(mine[v], turn == ROUNDS - 1)
                 kept[v] = torch.where(mine[v], now, kept[v])
             for target, value in region.early:
                 env[target].copy_(torch.where(mine[value], kept[value], env[target]))
         return [kept[v] for v in region.outputs]
 
     return _handing_out(region, kernel, shared)
+
+
+def _waiting(region: Region) -> set[int]:
+    """The outputs that wait for a reduction, and that the kernel does not store itself."""
+    found: set[int] = set()
+    values = region.program.values
+    for call in region.calls:
+        reduces = crosses(call, values) and not access(values, call).address
+        if reduces or not found.isdisjoint(operand_list(call)):
+            found.update(call.results)
+    return found.intersection(region.outputs).difference(value for _, value in region.early)
