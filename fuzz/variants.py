@@ -1,7 +1,9 @@
-"""Further calls of one compiled function: with fresh data, and with inputs that alias otherwise.
+"""Further calls of one compiled function: with fresh data, and with inputs that lie or alias otherwise.
 
 A compiler that caches by shapes alone answers the second call with the first one's code; so does one that knows which
-inputs share a storage, but not how they lie on it.
+inputs share a storage, but not how they lie on it, or with which strides, or which are one object. In the end the
+first two calls are made again: what ran in the meantime must not matter, nor that a compiler may do better for what runs
+often.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from executor.targets import Target
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
     """Further ways to call the program: other contents, and other alias patterns if the compiler takes them."""
-    limits = compiler.limits
+    limits, entry = compiler.limits, program.entry
     if not limits.later_calls:
         return ()
-    other = realias(program.entry) if limits.aliased_inputs and limits.overlapping_inputs else None
-    apart = spread(program.entry) if limits.aliased_inputs and limits.displaced_inputs else None
-    return (backwards(program.entry), *(inputs for inputs in (other, apart) if inputs is not None))
+    other = realias(entry) if limits.aliased_inputs and limits.overlapping_inputs else None
+    apart = spread(entry) if limits.aliased_inputs and limits.displaced_inputs else None
+    # What `as_strided` gives would lie to the rest in another way.
+    wide = stretched(entry) if not any(call.op.startswith("aten.as_strided") for call in program.calls) else None
+    ways = (backwards(entry), parted(entry), other, apart, wide, entry, backwards(entry))
+    return tuple(inputs for inputs in ways if inputs is not None)
 
 
 def backwards(inputs: Inputs) -> Inputs:
@@ -60,6 +65,44 @@ def spread(inputs: Inputs) -> Inputs | None:
         copies[value.storage] += 1
     storages = tuple(_repeated(storage, n) for storage, n in zip(inputs.storages, copies, strict=True))
     return Inputs(storages, tuple(values)) if max(copies, default=0) > 1 else None
+
+
+def parted(inputs: Inputs) -> Inputs | None:
+    """The same memory, where what was one tensor passed twice is two. None if there is no such tensor."""
+    return msgspec.structs.replace(inputs, twins=()) if inputs.twins else None
+
+
+def stretched(inputs: Inputs) -> Inputs | None:
+    """The same shapes, storages and overlaps, but with all strides and offsets twice as long.
+
+    So inputs have elements between theirs, which nothing should touch. Storages that hold several dtypes stay as they are;
+    None if all do.
+    """
+    wide = {k for k in range(len(inputs.storages)) if _one_dtype(inputs, k)}
+    if not wide:
+        return None
+    storages = tuple(_doubled(storage) if k in wide else storage for k, storage in enumerate(inputs.storages))
+    values = tuple(
+        msgspec.structs.replace(value, strides=tuple(2 * step for step in value.strides), offset=2 * value.offset)
+        if value.storage in wide
+        else value
+        for value in inputs.values
+    )
+    return Inputs(storages, values, inputs.twins)
+
+
+def _one_dtype(inputs: Inputs, storage: int) -> bool:
+    """Whether a storage was filled with elements of the one dtype that all inputs read there."""
+    fill = inputs.storages[storage].fill
+    return fill is not None and {value.dtype for value in inputs.values if value.storage == storage} == {fill.dtype}
+
+
+def _doubled(storage: Storage) -> Storage:
+    fill = _literal(storage)
+    assert fill is not None, "asked of storages with contents"
+    pairs = zip(fill.values, fill.values[::-1], strict=True)
+    literal = Literal(fill.dtype, tuple(value for pair in pairs for value in pair))
+    return msgspec.structs.replace(storage, nbytes=2 * len(fill.values) * itemsize(fill.dtype), fill=literal)
 
 
 def _repeated(storage: Storage, times: int) -> Storage:

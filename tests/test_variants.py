@@ -8,7 +8,7 @@ from executor import memory, targets
 from executor.limits import Limits
 from executor.program import Inputs
 from executor.tracing import trace
-from fuzz.variants import backwards, calls, realias, spread
+from fuzz.variants import backwards, calls, parted, realias, spread, stretched
 
 
 def entry(*args: torch.Tensor) -> Inputs:
@@ -84,12 +84,48 @@ def test_nothing_is_spread_where_nothing_is_shared_or_copies_would_begin_within_
 def test_a_target_that_takes_no_displaced_inputs_is_not_called_with_such() -> None:
     x = torch.ones(3)
     program, null = trace(lambda a, b: a + b, x, x), targets.get("null")
-    assert len(calls(program, null)) == 3
+    assert len(calls(program, null)) == 7
     null.limits = Limits(displaced_inputs=False)
-    assert len(calls(program, null)) == 2
+    assert len(calls(program, null)) == 6
 
 
 def test_a_target_that_takes_no_overlap_gets_none() -> None:
     program = trace(lambda a, b: a + b, torch.ones(3), torch.zeros(3))
-    assert len(calls(program, targets.get("null"))) == 2
-    assert len(calls(program, targets.get("functionalize"))) == 1
+    assert len(calls(program, targets.get("null"))) == 5
+    assert len(calls(program, targets.get("functionalize"))) == 4
+
+
+def test_the_first_two_calls_are_made_again() -> None:
+    program = trace(lambda a, b: a + b, torch.ones(3), torch.zeros(3))
+    assert calls(program, targets.get("null"))[-2:] == (program.entry, backwards(program.entry))
+
+
+def test_one_tensor_passed_twice_becomes_two_on_the_same_memory() -> None:
+    x = torch.ones(3)
+    two = parted(entry(x, x))
+    assert two is not None
+    a, b = memory.allocate(two).tensors
+    assert a is not b
+    assert a.data_ptr() == b.data_ptr()
+    assert parted(entry(x, x[:2])) is None
+
+
+def test_inputs_are_stretched_with_their_overlap() -> None:
+    x = torch.arange(6.0)
+    wide = stretched(entry(x[:4], x[2:], torch.ones(1)))
+    assert wide is not None
+    a, b, _ = memory.allocate(wide).tensors
+    assert (a.stride(), a.tolist(), b.tolist()) == ((2,), [0, 1, 2, 3], [2, 3, 4, 5])
+    assert a[2:].data_ptr() == b.data_ptr()
+    assert a.as_strided((4,), (2,), 1).tolist() == [5, 4, 3, 2]
+
+
+def test_storages_of_two_dtypes_are_not_stretched() -> None:
+    x = torch.ones(4)
+    assert stretched(entry(x, x.view(torch.int32))) is None
+
+
+def test_programs_with_addresses_of_their_own_are_not_called_on_stretched_inputs() -> None:
+    x = torch.ones(4)
+    one, other = (trace(fn, x) for fn in (lambda a: a[1:] + 1, lambda a: a.as_strided((3,), (1,), 1) + 1))
+    assert len(calls(one, targets.get("null"))) == len(calls(other, targets.get("null"))) + 1
