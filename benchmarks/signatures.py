@@ -1,4 +1,4 @@
-"""How well signatures tell bugs apart: every fault that is planted in the pipeline, found and shrunk from several seeds.
+"""How well signatures tell bugs apart: twelve faults that are planted in the pipeline, found and shrunk from several seeds.
 
     python -m benchmarks.signatures [--seeds 10] [--seconds 20] [--shrink 20] [--jobs 2] [FAULT]...
 
@@ -21,7 +21,8 @@ from multiprocessing import get_context
 import msgspec
 import torch
 
-from benchmarks.planted_faults import FAULTS, Faulty, hunt
+from benchmarks.faults import TWELVE
+from benchmarks.planted_faults import Faulty, hunt
 from corpus.signature import Signature
 from executor.printing import function
 from fuzz.blame import blamed
@@ -74,7 +75,7 @@ def lines(found: list[Found]) -> Iterator[str]:
 def main() -> int:
     """Prints the signatures and the two shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("faults", nargs="*", default=list(FAULTS), metavar="FAULT")
+    parser.add_argument("faults", nargs="*", default=list(TWELVE), metavar="FAULT")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--shrink", type=float, default=20.0)

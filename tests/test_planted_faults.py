@@ -1,66 +1,55 @@
-"""Every fault planted in the pipeline shows on random programs: what these miss, the pipeline could have."""
+"""Every fault that is planted in the pipeline shows on a small program, and nothing shows there without it."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 import torch
 
-from benchmarks.planted_faults import FAULTS, Faulty, hunt, planted, statements
-from executor.backends.weak_memory import WeakMemory
-from executor.pipeline import compile_program
-from executor.program import Program
+from benchmarks.faults import FAULTS, TWELVE
+from benchmarks.planted_faults import Faulty, elements, hunt, statements
+from benchmarks.planted_page import DOCUMENT, Hunt, document, read, smallest
+from executor.targets.pipeline import Pipeline
 from executor.tracing import trace
-from tests.alias_programs import meaning, random_program
-
-# Needs two calls of one compiled function, which the random programs don't make.
-ONE_CALL = [name for name in FAULTS if "cache key" not in name]
-
-
-def mixed(half: torch.Tensor, single: torch.Tensor) -> torch.Tensor:
-    half.add_(single)
-    return half * 2
+from fuzz.check import check
+from fuzz.variants import calls
+from tests.planted_programs import EXAMPLES
 
 
-def layers(x: torch.Tensor) -> torch.Tensor:
-    x.add_(1)
-    x[0].mul_(2)
-    x[1].mul_(3)
-    return x * 2
+def test_there_are_at_least_forty() -> None:
+    assert len(FAULTS) >= 40
+    assert set(TWELVE) <= set(FAULTS)
 
 
-# What random programs seldom do: a write of another dtype that is read again, three writes that one read sees.
-TELLING = (
-    trace(mixed, torch.ones(3, dtype=torch.float16), torch.full((3,), 1 / 4096)),
-    trace(layers, torch.ones(3, 3)),
-)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_shows_on_its_program_and_only_then(name: str) -> None:
+    fn, args = EXAMPLES[name]
+    program, sound = trace(fn, *args), Pipeline("pipeline", "weak_memory", FAULTS[name].aliases)
+    faulty = Faulty(name)
+    again = calls(program, faulty)
+    assert not check(program, target=faulty, calls=again).ok
+    assert check(program, target=sound, calls=again).ok  # it is switched off again
 
 
-def wrong(program: Program, seed: int) -> bool:
-    """Whether the program compiles, runs and goes wrong, or cannot be compiled at all."""
-    wanted = meaning(program)
-    try:
-        return any(
-            meaning(program, compile_program(program, WeakMemory(seed), mode).run) != wanted
-            for mode in ("barrier", "blend")
-        )
-    except Exception:  # noqa: BLE001 (whatever a fault leads to)
-        return True
+def test_the_page_is_what_was_measured_of_all_faults() -> None:
+    page = document(read())
+    assert DOCUMENT.read_text(encoding="utf-8") == page, "run: python -m benchmarks.planted_page"
+    assert all(f"| {name} | " in page and f"### {name}\n" in page for name in FAULTS)
 
 
-@pytest.mark.parametrize("name", ONE_CALL)
-def test_a_fault_shows_on_few_programs(name: str) -> None:
-    programs = [
-        (seed, program) for seed, program in enumerate((*TELLING, *(random_program(n, 12) for n in range(150))))
-    ]
-    more = ((seed, random_program(seed, 12)) for seed in range(150, 4000))
-    with planted(name):
-        assert any(wrong(program, seed) for seed, program in itertools.chain(programs, more))
+def test_a_page_without_measurements() -> None:
+    assert "Nothing was measured yet." in document({})
 
 
-def test_none_shows_without_a_fault() -> None:
-    assert not any(wrong(random_program(seed, 12), seed) for seed in range(150))
+def test_the_smallest_hunt_is_one_that_found_something() -> None:
+    program = trace(lambda a: a.add_(1), torch.ones(2))
+    found = Hunt(1, found=True, statements=3, program=program)
+    assert smallest([Hunt(0), found, Hunt(2, found=True, statements=4, program=program)]) is found
+
+
+def test_sizes_of_a_program() -> None:
+    x = torch.ones(6)
+    program = trace(lambda a, b: (a.add_(1), b * 2), x[:2], torch.ones(3))
+    assert (statements(program), elements(program)) == (2, 6)
 
 
 def test_code_for_another_alias_pattern_goes_wrong() -> None:
@@ -77,7 +66,6 @@ def test_code_for_another_alias_pattern_goes_wrong() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_harness_finds_and_shrinks_it(name: str) -> None:
-    batch, found, _ = hunt(name, 20.0, 40.0)
-    assert batch.smallest is not None
-    assert found <= 20
-    assert statements(batch.smallest) <= 4
+    found = hunt(name, 30.0, 40.0)[1]
+    assert found.found
+    assert found.statements <= 5
