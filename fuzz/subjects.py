@@ -72,13 +72,19 @@ def _resizes(program: Program) -> bool:
     return any(changes_metadata(call.op) for call in program.calls)
 
 
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
 def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
-    """The storages of `inputs` on which the program has values of several dtypes: only their bytes can be compared."""
+    """The storages of `inputs` on which the program has values of several dtypes: only their bytes can be compared.
+
+    Complex numbers and their parts are of one: then 0.0 equals -0.0, which eager makes of a complex 0 or not as it likes.
+    """
     found = set()
     for k in range(len(inputs.storages)):
         held = [index for index, value in zip(program.inputs, inputs.values, strict=True) if value.storage == k]
         homes = {program.values[index].storage for index in held}
-        if len({value.dtype for value in program.values if value.storage in homes}) > 1:
+        if len({_PARTS.get(value.dtype, value.dtype) for value in program.values if value.storage in homes}) > 1:
             found.add(k)
     return frozenset(found)
 

@@ -107,7 +107,7 @@ OPERATORS: tuple[Pointwise, ...] = (
     _binary("add", "buifc", _sum),
     _op("mul", "uifc", _complex_or(_product), 2, -1, 3, overload="Tensor"),
     Pointwise(COPY, "aten.clone.default", "buifc", _other, binary=True),
-    _op("neg", "ifc", _negated),
+    _op("neg", "if", _negated),  # the negative of a complex 0 has the sign that eager's loop gives it
     Pointwise("aten.fill_.Scalar", "", "buifc", _other, (0, 1, 7)),
     Pointwise("aten.zero_.default", "aten.zeros_like.default", "buifc", lambda a, b: Range(0, 0)),
     _binary("mul", "buifc", _complex_or(_product)),

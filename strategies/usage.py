@@ -72,7 +72,7 @@ def _rotation(draw: Draw, scope: Scope, target: int) -> None:
     half = tensor.shape[0] // 2
     parts = [rows(scope, target, half, half * 2), rows(scope, target, 0, half)]
     negated = below(draw, 2)
-    if kind(tensor.dtype) in "ifc" and scope.exact(target) and scope.takes("aten.neg.default"):
+    if kind(tensor.dtype) in "if" and scope.exact(target) and scope.takes("aten.neg.default"):
         own = Range(-own.magnitude, own.magnitude)
         parts[negated] = scope.emit("aten.neg.default", scope.tensor(parts[negated]), range=own)[0]
     rotated = scope.emit("aten.cat.default", [scope.tensor(part) for part in parts], 0, range=own)[0]

@@ -22,6 +22,7 @@ from executor.tracing import trace
 from fuzz import check as check_module
 from fuzz.check import Verdict, check
 from fuzz.runs import quiet
+from fuzz.subjects import mixed_storages
 
 Fn = Callable[..., Any]
 
@@ -456,3 +457,14 @@ def test_a_program_that_eager_refuses_for_its_contents_cannot_be_judged() -> Non
     assert verdict.ok
     assert verdict.unstable is not None
     assert "out of range" in verdict.unstable or "out of bounds" in verdict.unstable
+
+
+def test_complex_numbers_and_their_parts_are_compared_as_numbers_other_dtypes_as_bytes() -> None:
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        return x.real.add_(1)
+
+    def words(x: torch.Tensor) -> torch.Tensor:
+        return x.view(torch.int32).add_(1)
+
+    found = [trace(fn, torch.ones(3, dtype=torch.complex64)) for fn in (parts, words)]
+    assert [mixed_storages(program, program.entry) for program in found] == [set(), {0}]
