@@ -273,6 +273,14 @@ def test_functionalize_refuses_what_is_banned_for_it(op: str) -> None:
     assert str(target.refusal(error.value)).startswith("Found a custom (non-ATen) operator whose output has alias")
 
 
+def test_functionalize_refuses_a_write_through_as_strided_of_a_view() -> None:
+    target = targets.get("functionalize")
+    tensors = [torch.zeros(3)]
+    with pytest.raises(RuntimeError) as error:
+        target.compile(lambda a: a[1:].as_strided([1], [1], 0).add_(1), tensors)(*tensors)
+    assert "where view 1 was an as_strided() call" in str(target.refusal(error.value))
+
+
 @pytest.mark.thunder
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "complex64", "uint16"])
 def test_thunder_takes_the_dtypes_that_it_has(dtype: str) -> None:

@@ -12,6 +12,7 @@ promise, and they are the limits here, besides that a function has to return ten
 
 In-place operators that are aliases or compounds of others (`square_` is `pow_`) are refused in words: "We only support
 functionalizing operators whose outputs do not have alias annotations". A traced program holds what they are made of.
+So is a write through `as_strided` of a view, which "is non-compositional, and therefore is not possible to functionalize".
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _BANNED = frozenset({
     "aten.negative_.default", "aten.square_.default", "aten.subtract_.Scalar", "aten.subtract_.Tensor",
     "aten.true_divide_.Scalar", "aten.true_divide_.Tensor",
 })  # fmt: skip
+_REFUSED = ("Found a custom (non-ATen) operator", "as_strided() is non-compositional")
 
 
 class Functionalize(Target):
@@ -67,4 +69,4 @@ class Functionalize(Target):
     def refusal(self, error: BaseException) -> str | None:
         """See `Target.refusal`."""
         text = str(error)
-        return text.partition(". ")[0] if text.startswith("Found a custom (non-ATen) operator") else None
+        return text.partition(". ")[0] if any(words in text for words in _REFUSED) else None
