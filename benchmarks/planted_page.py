@@ -95,7 +95,7 @@ What is left after shrinking has, in the median, {sizes[0]} statements, {sizes[1
 Seconds are those of one process on one core, whatever else the machine does. *Found* says in how many seeds; the other numbers are medians
 over these. *Elements* are those of the largest storage. A campaign calls a compiled function again in one batch of eight only, so that
 faults of the cache take longer.
-"""  # noqa: E501 (lines of the page)
+"""
 
 
 def _table(faults: Mapping[str, Fault], results: Results) -> Iterator[str]:
