@@ -116,7 +116,7 @@ def _section(name: str, fault: Fault, hunts: Sequence[Hunt]) -> Iterator[str]:
     if one is not None and one.program is not None:
         again = " when it is called again" if one.calls else ""
         yield f"Shows as {one.symptoms}{again}:\n"
-        yield f"<!-- not run: it is right, unless the fault is planted -->\n```python\n{printing.listing(one.program)}\n```\n"
+        yield f"```python\n{printing.listing(one.program)}\n```\n"
 
 
 def main() -> None:
