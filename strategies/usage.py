@@ -55,15 +55,24 @@ def _running_statistic(draw: Draw, scope: Scope, target: int) -> None:
     """A running statistic: an element of a buffer decays and takes in a reduction of another value."""
     slot = scope.emit("aten.select.int", scope.tensor(target), 0, 0)[0]
     draw_write(draw, scope, slot)
-    sources = [i for i in range(scope.count) if scope.tensor(i).dtype is scope.tensor(slot).dtype and _sums(scope, i)]
+    sources = _summable(scope, slot)
     if not sources or scope.tensor(slot).ndim:
         return
-    source = choice(draw, sources)
-    tensor, own = scope.tensor(source), scope.range(source)
-    total = Range(min(own.low, 0) * tensor.numel(), max(own.high, 0) * tensor.numel())
-    mean = scope.emit("aten.sum.default", tensor, range=total)[0]
+    mean = _summed(scope, choice(draw, sources))
     if adds(scope, slot, mean):
         add(scope, slot, mean)
+
+
+def _shifted_by_a_sum(draw: Draw, scope: Scope, target: int) -> None:
+    """A normalization: a tensor is shifted by a reduction of another, or of itself, and then updated in place."""
+    sources = _summable(scope, target)
+    if sources and scope.exact(target) and scope.takes("aten.add.Tensor"):
+        mean = _summed(scope, choice(draw, sources))
+        own, shift = scope.range(target), scope.range(mean)
+        found = Range(own.low + shift.low, own.high + shift.high)
+        if found.within(EXACT[scope.tensor(target).dtype]):
+            scope.emit("aten.add.Tensor", scope.tensor(target), scope.tensor(mean), range=found)
+    draw_write(draw, scope, target)
 
 
 def _rotation(draw: Draw, scope: Scope, target: int) -> None:
@@ -114,11 +123,24 @@ def _masked_assignment(draw: Draw, scope: Scope, target: int) -> None:
     scope.emit("aten.masked_fill_.Scalar", tensor, scope.tensor(mask), 0, range=Range(0, 0))
 
 
-def _sums(scope: Scope, index: int) -> bool:
-    """Whether the sum of all elements is exact, and of the elements' dtype."""
+def _summable(scope: Scope, like: int) -> list[int]:
+    """The values of a dtype of which the sum of all elements is exact, and of that dtype."""
+    dtype = scope.tensor(like).dtype
+    if kind(dtype) not in "fc":
+        return []
+    return [
+        i for i in range(scope.count)
+        if scope.tensor(i).dtype is dtype and scope.exact(i) and _total(scope, i).within(EXACT[dtype])
+    ]  # fmt: skip
+
+
+def _total(scope: Scope, index: int) -> Range:
     tensor, own = scope.tensor(index), scope.range(index)
-    bound = Range(min(own.low, 0) * tensor.numel(), max(own.high, 0) * tensor.numel())
-    return kind(tensor.dtype) in "fc" and scope.exact(index) and bound.within(EXACT[tensor.dtype])
+    return Range(min(own.low, 0) * tensor.numel(), max(own.high, 0) * tensor.numel())
+
+
+def _summed(scope: Scope, index: int) -> int:
+    return scope.emit("aten.sum.default", scope.tensor(index), range=_total(scope, index))[0]
 
 
 USES: tuple[Callable[[Draw, Scope, int], None], ...] = (
@@ -129,4 +151,5 @@ USES: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _masked_assignment,
     _running_statistic,
     _rotation,
+    _shifted_by_a_sum,
 )
