@@ -20,6 +20,7 @@ import torch
 
 from corpus.case import Case
 from corpus.store import Store, read
+from executor import targets
 from executor.program import Program
 from executor.tracing import trace
 from fuzz import flight, journal
@@ -32,6 +33,7 @@ from fuzz.options import Options
 from fuzz.oracle import Mismatch
 from fuzz.recovery import recover
 from fuzz.summary import closing_lines, summarize
+from fuzz.variants import calls
 from tests.test_main_job import environment, pytest_fuzz
 
 ROOT = Path(__file__).parents[1]
@@ -113,7 +115,7 @@ def test_what_a_dead_shard_left_becomes_a_case_once(tmp_path: Path) -> None:
     case = read(found.case)
     assert case.program == program(2).without_sources()
     assert (case.target, case.state, case.versions) == ("null", "open", VERSIONS)
-    assert len(case.calls) == 1
+    assert case.calls == calls(program(2), targets.get("null"))
     assert "killed" in case.note
     assert str(found).endswith(f"  aliasfuzz replay {found.case.name}")
     assert list(recover(tmp_path, store)) == []

@@ -29,7 +29,7 @@ class Target(Protocol):
 
     name: str
     about: str = ""
-    limits: Limits = Limits()
+    limits: Limits = Limits(metadata_mutation=False)  # who takes changes of metadata says so
     unsafe: bool = False
     needs_source: bool = True
     stages: Mapping[str, Target] = MappingProxyType({})

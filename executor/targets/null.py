@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from executor.limits import Limits
 from executor.targets.base import Target
 
 
@@ -12,6 +13,7 @@ class Null(Target):
     """Compiles a function to itself."""
 
     name = "null"
+    limits = Limits()
     needs_source = False
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:  # noqa: ARG002
