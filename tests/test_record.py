@@ -100,7 +100,9 @@ def test_a_damaged_summary_is_made_anew(tmp_path: Path, text: str) -> None:
 def test_journals_of_another_version_are_refused_in_words(tmp_path: Path) -> None:
     run(tmp_path)
     Journal(tmp_path / "null-0.jsonl").write("batch", target="null", shard=0)
-    with pytest.raises(RunError, match=r"it has no summary\.json, and its run\.json and journals cannot be read either"):
+    with pytest.raises(
+        RunError, match=r"it has no summary\.json, and its run\.json and journals cannot be read either"
+    ):
         record.load(tmp_path)
 
 
