@@ -88,8 +88,9 @@ def _summary(results: Results) -> str:
         f"{median(getattr(one, field) for one in found):g}"
         for field in ("programs", "seconds", "statements", "inputs", "elements")
     )
-    return f"""There are {len(FAULTS)} faults. {len(ours)} were looked for, from {" to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds each; {soon} of these were found
-within 30 seconds in nine of ten seeds. {len(found)} of {len(every)} hunts found their fault; the medians are {programs} programs and {seconds} seconds.
+    each = "one seed" if seeds == [1] else f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
+    return f"""Of {len(FAULTS)} faults {len(ours)} were looked for, with {each} each; {soon} were found within 30 seconds by at least
+nine in ten of their seeds. {len(found)} of {len(every)} hunts found their fault; the medians are {programs} programs and {seconds} seconds.
 What is left after shrinking has, in the median, {sizes[0]} statements, {sizes[1]} inputs, and {sizes[2]} elements in the largest storage.
 
 Seconds are those of one process on one core, whatever else the machine does. *Found* says in how many seeds; the other numbers are medians
