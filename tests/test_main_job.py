@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
         while time.monotonic() < deadline and not list((tmp_path / "corpus").glob("*.json")):
             time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=180)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_ctrl_c_of_the_command_keeps_what_was_found(tmp_path: Path) -> None:
         while time.monotonic() < deadline and not any('"finding"' in p.read_text() for p in runs.glob("*/*.jsonl")):
             time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=180)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
