@@ -33,6 +33,8 @@ def step(call: Call, env: list[Any]) -> None:
     """Runs one call on the tensors in `env`, and puts its results there."""
     args = [to_python(arg, env) for arg in call.args]
     out = resolve(call.op)(*args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    if not call.results:
+        return  # eager refused the call on the program's own inputs, but need not on these
     for index, tensor in zip(call.results, returned(call.op, args, out), strict=True):
         env[index] = tensor
 

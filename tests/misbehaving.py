@@ -232,7 +232,7 @@ class LateCrash(Misbehaving):
     def misbehave(self, args: Sequence[torch.Tensor]) -> None:
         parent = os.getpid()
         if os.fork() == 0:
-            time.sleep(0.02)
+            time.sleep(0.5)
             os.kill(parent, signal.SIGSEGV)
             os._exit(0)
 

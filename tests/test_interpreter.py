@@ -13,6 +13,7 @@ from executor.errors import AliasfuzzError, ArgumentError
 from executor.interpreter import bind, flatten, output_refs, run
 from executor.memory import allocate
 from executor.program import Call, Iota, Param, Program, Storage, Value
+from executor.recorder import Recorder
 from executor.tracing import trace, trace_refused
 
 
@@ -162,3 +163,17 @@ def test_results_are_flattened_in_order_and_none_is_left_out() -> None:
     a, b, c = torch.ones(1), torch.ones(2), torch.ones(3)
     assert [t.numel() for t in flatten((a, [b, None], 5, (c,)))] == [1, 2, 3]
     assert flatten(None) == flatten(3) == []
+
+
+def test_what_eager_refuses_on_some_inputs_runs_on_others() -> None:
+    recorder, x = Recorder(), torch.arange(4.0)
+    given = recorder.input(x, Storage(16, Iota("float32")))
+    left, right = (recorder.call(torch.ops.aten.slice.Tensor, x, 0, k, k + 3) for k in (0, 1))
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        recorder.call(torch.ops.aten.copy_.default, left, right)
+    program = recorder.program([Param("x", Ref(given))])
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        program(torch.arange(4.0))
+    wide = torch.arange(8.0)[::2]  # eager checks dense operands only
+    assert program(wide) is None
+    assert wide.tolist()[-2:] == [6.0, 6.0]
