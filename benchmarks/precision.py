@@ -32,6 +32,7 @@ from executor.memory_ssa import MemorySSA, footprint
 from executor.partition import Partition, partition
 from executor.pipeline import Aliases, Chooser, passes
 from executor.program import Call
+from executor.targets.pipeline import Pipeline
 from executor.verify import early_refusal, races
 from strategies.programs import programs
 
@@ -233,7 +234,7 @@ def _draw(look: partial[None], seed: int, examples: int) -> None:
         phases=(hypothesis.Phase.generate,),
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(programs())
+    @hypothesis.given(programs(Pipeline.limits))
     def each(program: Program) -> None:
         if program.raises is None:
             look(program)
