@@ -65,16 +65,12 @@ class Status:
 
     def rows(self, now: float) -> list[Worker]:
         """All workers as they are now."""
-        shards: dict[Path, int] = {}
         for path, event in self._tail.new():
             worker = self._workers.get(event.get("shard", _number(path)))
             if worker is not None:
                 worker.take(event)
         for path in self._tail.files:
-            shards[path] = _number(path)
-        for path, number in shards.items():
-            last = flight.read(path)
-            worker = self._workers.get(number)
+            last, worker = flight.read(path), self._workers.get(_number(path))
             if last is not None and worker is not None and last.target == worker.target:
                 worker.programs = max(worker.programs, worker.done + sum(last.counts.values()))
         for worker in self._workers.values():

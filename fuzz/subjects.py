@@ -72,9 +72,6 @@ def _resizes(program: Program) -> bool:
     return any(changes_metadata(call.op) for call in program.calls)
 
 
-_PARTS = {"complex64": "float32", "complex128": "float64"}
-
-
 def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
     """The storages of `inputs` on which the program has values of several dtypes: only their bytes can be compared.
 
@@ -84,7 +81,7 @@ def mixed_storages(program: Program, inputs: Inputs) -> frozenset[int]:
     for k in range(len(inputs.storages)):
         held = [index for index, value in zip(program.inputs, inputs.values, strict=True) if value.storage == k]
         homes = {program.values[index].storage for index in held}
-        if len({_PARTS.get(value.dtype, value.dtype) for value in program.values if value.storage in homes}) > 1:
+        if len({value.torch_dtype.to_real() for value in program.values if value.storage in homes}) > 1:
             found.add(k)
     return frozenset(found)
 

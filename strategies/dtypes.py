@@ -61,7 +61,6 @@ EXACT: dict[torch.dtype, Range] = {
     torch.complex128: symmetric(2**53),
 }
 KNOWN: dict[torch.dtype, str] = {constant(name): name for name in dict.fromkeys(COMMON + RARE)}
-PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 _HALF = {torch.float16: 2.0**15, torch.bfloat16: 2.0**24}  # beyond it, float16 ends
 
 

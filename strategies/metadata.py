@@ -15,7 +15,7 @@ from executor.schema_fixes import SET_DATA
 from strategies.draws import Draw, below, between, choice
 from strategies.pointwise import draw_write
 from strategies.scope import Scope
-from strategies.views import VIEWS, draw_view, parted
+from strategies.views import VIEWS, draw_view, parted, strided
 
 
 class Change(NamedTuple):
@@ -121,14 +121,7 @@ def _as_strided(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
     room = _room(scope, index)
     if not room:
         return []
-    offset = below(draw, room)
-    left, shape, strides = room - offset - 1, [], []
-    for _ in range(between(draw, 1, 2)):
-        stride = between(draw, 1, 4) if below(draw, 8) else 0
-        size = between(draw, 1, min(left // stride + 1, 6) if stride else 3)
-        left -= (size - 1) * stride
-        shape.append(size)
-        strides.append(stride)
+    shape, strides, offset = strided(draw, room)
     value = msgspec.structs.replace(scope.value(index), shape=tuple(shape), strides=tuple(strides), offset=offset)
     if value.footprint.self_overlaps and not scope.limits.overlapping_as_strided:
         shape, strides = [1], [1]

@@ -24,8 +24,7 @@ def _view_then_write(draw: Draw, scope: Scope, target: int) -> None:
     """A view is taken, its base written, and then the view is used."""
     view = _view(draw, scope, target)
     draw_write(draw, scope, target)
-    if view in scope.writable():
-        draw_write(draw, scope, view)
+    write(draw, scope, view)
 
 
 def _stored_twice(draw: Draw, scope: Scope, target: int) -> None:
@@ -70,9 +69,7 @@ def _swapped(draw: Draw, scope: Scope, target: int) -> None:
 
 def _added_to_its_flip(draw: Draw, scope: Scope, target: int) -> None:
     """A part is written, and then the whole takes in its own elements from other places."""
-    part = _view(draw, scope, target)
-    if part in scope.writable():
-        draw_write(draw, scope, part)
+    write(draw, scope, _view(draw, scope, target))
     tensor, own = scope.tensor(target), scope.range(target)
     if not tensor.ndim or not scope.takes("aten.flip.default"):
         return

@@ -16,7 +16,7 @@ from executor.limits import EVERYTHING, Limits
 from executor.program import Iota, Storage, Value, itemsize
 from executor.recorder import Recorder
 from executor.schema import resolve
-from strategies.dtypes import ANYTHING, EXACT, KNOWN, PARTS, TRUTH, Range, symmetric
+from strategies.dtypes import ANYTHING, EXACT, KNOWN, TRUTH, Range, symmetric
 
 Operand = Any  # an argument of an operator: a number, a tensor, or a list of these
 
@@ -57,8 +57,7 @@ class Scope:
         """Where the elements of the value lie."""
         value = self.value(index)
         dtype, own = self._dtypes[value.storage], value.torch_dtype
-        alike = own is dtype or PARTS.get(dtype) is own or PARTS.get(own) is dtype
-        return self._ranges[value.storage] if alike else ANYTHING
+        return self._ranges[value.storage] if own.to_real() is dtype.to_real() else ANYTHING
 
     def exact(self, index: int) -> bool:
         """Whether arithmetic may begin with the value: its elements are integers, and its dtype holds such exactly."""

@@ -123,10 +123,13 @@ def _unfold(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _as_strided(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Up to two dimensions somewhere on the storage."""
-    room = tensor.untyped_storage().nbytes() // tensor.itemsize
+    return strided(draw, tensor.untyped_storage().nbytes() // tensor.itemsize)
+
+
+def strided(draw: Draw, room: int) -> tuple[list[int], list[int], int]:
+    """Shape, strides and offset of one or two dimensions somewhere on a storage with room for so many elements."""
     offset = below(draw, min(room, 60))
-    left, shape, strides = room - offset - 1, [], []
+    left, shape, strides = room - offset - 1, list[int](), list[int]()
     for _ in range(between(draw, 1, 2)):
         stride = between(draw, 1, 4) if below(draw, 8) else 0
         size = between(draw, 1, min(left // stride + 1, 6) if stride else 3)
