@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -32,7 +33,9 @@ def run(program: Program, inputs: Sequence[torch.Tensor]) -> Any:
 def step(call: Call, env: list[Any]) -> None:
     """Runs one call on the tensors in `env`, and puts its results there."""
     args = [to_python(arg, env) for arg in call.args]
-    out = resolve(call.op)(*args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    kwargs = {name: to_python(arg, env) for name, arg in call.kwargs}
+    with torch.no_grad() if call.no_grad else nullcontext():
+        out = resolve(call.op)(*args, **kwargs)
     if not call.results:
         return  # eager refused the call on the program's own inputs, but need not on these
     for index, tensor in zip(call.results, returned(call.op, args, out), strict=True):

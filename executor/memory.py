@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 import torch
 
@@ -24,27 +25,47 @@ class Memory:
     """Storages with guard bands, and the tensors on them.
 
     `tensors[k]` is input k; the same object stands twice where one tensor is passed twice. Storages that are not
-    `guarded` are torch's own, which can be resized.
+    `guarded` are torch's own, which can be resized. `leaves` are the tensors that gradients flow to: the inputs that are
+    leaves of autograd's graph, in order, then the hidden roots of those that are `rooted`, in order of their storages.
     """
 
     def __init__(
         self,
         contents: Sequence[bytes],
         dtypes: Sequence[str],
-        devices: Sequence[str],
-        values: Sequence[Value],
-        twins: Sequence[tuple[int, int]] = (),
+        inputs: Inputs,
         *,
         guarded: bool = True,
     ) -> None:
         self._guarded = guarded
         self._buffers: list[np.ndarray] = []
         self.bases: list[torch.Tensor] = []
-        for data, dtype, device in zip(contents, dtypes, devices, strict=True):
-            self._allocate(data, constant(dtype), device)
-        self.tensors = [on_base(self.bases[value.storage], value) for value in values]
-        for later, earlier in twins:
+        for data, dtype, storage in zip(contents, dtypes, inputs.storages, strict=True):
+            self._allocate(data, constant(dtype), storage.device)
+        self.tensors = [on_base(self.bases[value.storage], value) for value in inputs.values]
+        for position in inputs.leaves:
+            self.tensors[position] = self.tensors[position].detach().requires_grad_()
+        roots = self._root(inputs.values, inputs.rooted)
+        for later, earlier in inputs.twins:
             self.tensors[later] = self.tensors[earlier]
+        later_ones = dict(inputs.twins)
+        self.leaves = [self.tensors[position] for position in inputs.leaves if position not in later_ones] + roots
+
+    def _root(self, values: Sequence[Value], rooted: Sequence[int]) -> list[torch.Tensor]:
+        """The hidden roots, once these inputs are views of their clones, which lie on the storages' memory."""
+        roots: list[torch.Tensor] = []
+        clones: dict[int, torch.Tensor] = {}
+        with torch.enable_grad():
+            for storage in sorted({values[position].storage for position in rooted}):
+                base = self.bases[storage]
+                roots.append(base.clone().requires_grad_())
+                clones[storage] = base.detach().copy_(roots[-1])
+            for position in rooted:
+                base = clones[values[position].storage]
+                if values[position].torch_dtype != base.dtype:
+                    raise ArgumentError(f"rooted input {position} has not its storage's dtype, {base.dtype}")
+                self.tensors[position] = on_base(base, values[position])
+        return roots
 
     def _allocate(self, data: bytes, dtype: torch.dtype, device: str) -> None:
         raw = np.empty(len(data) + 3 * GUARD, dtype=np.uint8)
@@ -113,9 +134,7 @@ def allocate(inputs: Inputs, *, guarded: bool = True) -> Memory:
     return Memory(
         [_contents(s.fill, s.nbytes) for s in storages],
         [s.fill.dtype if s.fill else "uint8" for s in storages],
-        [s.device for s in storages],
-        inputs.values,
-        inputs.twins,
+        inputs,
         guarded=guarded,
     )
 
@@ -206,7 +225,8 @@ def value_of(tensor: torch.Tensor, storage: int) -> Value:
 def describe(tensors: Sequence[torch.Tensor], *, fill: bool = True) -> Inputs:
     """How the tensors lie on their storages, with these storages' contents as literals unless `fill` is False.
 
-    Tensors without memory (no elements anywhere on their storage) each get a storage of their own.
+    Tensors without memory (no elements anywhere on their storage) each get a storage of their own. A tensor that
+    requires grad is among the leaves or the rooted ones, as it is a leaf to autograd or not.
     """
     homes: dict[int, int] = {}
     storages: list[Storage] = []
@@ -223,7 +243,9 @@ def describe(tensors: Sequence[torch.Tensor], *, fill: bool = True) -> Inputs:
         if earlier is not None:
             twins.append((position, earlier))
         values.append(value_of(tensor, homes[key]))
-    return Inputs(tuple(storages), tuple(values), tuple(twins))
+    leaves = tuple(i for i, tensor in enumerate(tensors) if tensor.requires_grad and tensor.is_leaf)
+    rooted = tuple(i for i, tensor in enumerate(tensors) if tensor.requires_grad and not tensor.is_leaf)
+    return Inputs(tuple(storages), tuple(values), tuple(twins), leaves, rooted)
 
 
 def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True, guarded: bool = True) -> Memory:
@@ -239,8 +261,10 @@ def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True, guarded: bool 
             raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
             raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
             data[value.storage], dtypes[value.storage] = to_bytes(raw), value.dtype
-    devices, pairs = [s.device for s in inputs.storages], inputs.twins if twins else ()
-    return Memory(data, dtypes, devices, inputs.values, pairs, guarded=guarded)
+    for position in inputs.rooted:
+        dtypes[inputs.values[position].storage] = inputs.values[position].dtype
+    inputs = inputs if twins else msgspec.structs.replace(inputs, twins=())
+    return Memory(data, dtypes, inputs, guarded=guarded)
 
 
 def whole(storage: int, dtype: str, count: int) -> Value:

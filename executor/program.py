@@ -110,7 +110,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     """One ATen overload ("aten.add_.Tensor") with its arguments and the values that it returns.
 
     `results` holds one index per returned tensor, lists flattened. It is empty for a call that eager refuses. A call that
-    changes a tensor's metadata has one, a value that is new, also if the operator returns nothing.
+    changes a tensor's metadata has one, a value that is new, also if the operator returns nothing. `no_grad`: it runs
+    under `torch.no_grad()`, which shows where an input requires grad.
     """
 
     op: str
@@ -118,6 +119,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     kwargs: tuple[tuple[str, Arg], ...] = ()
     results: tuple[int, ...] = ()
     source: Source | None = None
+    no_grad: bool = False
 
     @property
     def operands(self) -> tuple[int, ...]:
@@ -132,22 +134,29 @@ class Param(msgspec.Struct, frozen=True):
     value: Arg
 
 
-class Inputs(msgspec.Struct, frozen=True):
+class Inputs(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to call a program: storages with contents, and one value on them for each input, in parameter order.
 
     `twins` are pairs of positions in `values`, the later one first, that are one tensor object passed twice.
+
+    `leaves` and `rooted` are the positions of inputs that require grad, ascending; no position is in both, and twins are
+    in the same or in neither. A leaf is a leaf of autograd's graph, on the storage's memory but no view to autograd. A
+    rooted input is none: the storage's memory holds `root.clone()` for a hidden leaf `root`, and each rooted input there
+    is a view of that clone, to autograd too.
     """
 
     storages: tuple[Storage, ...]
     values: tuple[Value, ...]
-    twins: tuple[tuple[int, int], ...] = ()
+    twins: tuple[tuple[int, int], ...] = msgspec.field(default_factory=lambda: ())  # never omitted, for old digests
+    leaves: tuple[int, ...] = ()
+    rooted: tuple[int, ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """A tensor program in memory form.
 
     Each tensor that the parameters hold is a value of its own, also where the caller passes one object twice (`twins`,
-    see `Inputs`). `constants` are values on storages with `Literal` contents that exist anew at the start of each run.
+    see `Inputs`, as for `leaves` and `rooted`). `constants` are values on storages with `Literal` contents that exist anew at the start of each run.
     `raises` names the exception with which eager refuses the last call, if it does.
     """
 
@@ -159,6 +168,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     twins: tuple[tuple[int, int], ...] = ()
     constants: tuple[int, ...] = ()
     raises: str | None = None
+    leaves: tuple[int, ...] = ()
+    rooted: tuple[int, ...] = ()
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
@@ -175,6 +186,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             tuple(self.storages[i] for i in used),
             tuple(msgspec.structs.replace(value, storage=place[value.storage]) for value in values),
             self.twins,
+            self.leaves,
+            self.rooted,
         )
 
     @cached_property

@@ -35,6 +35,7 @@ class Recorder:
         self.constants: list[int] = []
         self.tensors: list[torch.Tensor] = []
         self.refused: BaseException | None = None
+        self.grad = False  # whether an input requires grad
         self._index: dict[int, int] = {}
         self._homes: dict[int, int] = {}
         self._left: list[torch.UntypedStorage] = []  # by tensors; kept, so that their addresses stay unique
@@ -44,6 +45,7 @@ class Recorder:
         self._homes.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
         if self._home(tensor) == len(self.storages):
             self.storages.append(storage)
+        self.grad = self.grad or tensor.requires_grad
         return self._add(tensor)
 
     def constant(self, tensor: torch.Tensor) -> int:
@@ -66,6 +68,7 @@ class Recorder:
     ) -> Any:
         """`call` with the arguments apart and a source line. A refusal is recorded too, and raised."""
         name = op_name(op)
+        no_grad = self.grad and not torch.is_grad_enabled()
         given = tuple(to_arg(arg, self.ref) for arg in args)
         named = tuple((key, to_arg(arg, self.ref)) for key, arg in kwargs.items())
         if changes_metadata(name):
@@ -74,13 +77,13 @@ class Recorder:
         try:
             out = op(*args, **kwargs)
         except Exception as error:
-            self.calls.append(Call(name, given, named, (), source))
+            self.calls.append(Call(name, given, named, (), source, no_grad))
             self.refused = error
             raise
         if changes_metadata(name):
             del self._index[id(args[0])]
         results = tuple(self._result(tensor) for tensor in returned(name, args, out))
-        self.calls.append(Call(name, given, named, results, source))
+        self.calls.append(Call(name, given, named, results, source, no_grad))
         return out
 
     def knows(self, tensor: torch.Tensor) -> bool:
@@ -100,7 +103,15 @@ class Recorder:
             )
         return Ref(self._index[id(tensor)])
 
-    def program(self, params: Sequence[Param], outputs: Arg = None, twins: Sequence[tuple[int, int]] = ()) -> Program:
+    def program(
+        self,
+        params: Sequence[Param],
+        outputs: Arg = None,
+        twins: Sequence[tuple[int, int]] = (),
+        *,
+        leaves: Sequence[int] = (),
+        rooted: Sequence[int] = (),
+    ) -> Program:
         """What was recorded, as a program."""
         raises = type(self.refused).__name__ if self.refused is not None else None
         return Program(
@@ -112,6 +123,8 @@ class Recorder:
             tuple(twins),
             tuple(self.constants),
             raises,
+            tuple(leaves),
+            tuple(rooted),
         )
 
     def _home(self, tensor: torch.Tensor) -> int:

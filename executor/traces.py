@@ -51,6 +51,8 @@ def make(
         program.twins,
         program.constants,
         program.raises,
+        program.leaves,
+        program.rooted,
         name,
         milliseconds,
         counts,
@@ -69,6 +71,8 @@ def plain(trace: Trace) -> Program:
         trace.twins,
         trace.constants,
         trace.raises,
+        trace.leaves,
+        trace.rooted,
     )
 
 

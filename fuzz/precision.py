@@ -74,7 +74,7 @@ def widen(memory: Memory) -> Memory:
         data[value.storage], dtypes[value.storage] = to_bytes(wide), str(wide.dtype)[6:]
     values = tuple(msgspec.structs.replace(v, dtype=_WIDE.get(v.dtype, v.dtype)) for v in inputs.values)
     wide_inputs = Inputs(inputs.storages, values, inputs.twins)
-    return Memory(data, dtypes, [s.device for s in wide_inputs.storages], values, wide_inputs.twins)
+    return Memory(data, dtypes, wide_inputs)
 
 
 def _home(memory: Memory, tensor: torch.Tensor) -> int:
