@@ -152,12 +152,31 @@ class Inputs(msgspec.Struct, frozen=True, omit_defaults=True):
     rooted: tuple[int, ...] = ()
 
 
+class Backward(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the caller goes backward from what a call gave, where inputs require grad.
+
+    Results are the outputs and then the inputs, counted in a row. Each output that is part of the graph, and each such input
+    that the call wrote, gets a cotangent of small integers that depend on `seed`, but for those that are `left_out`.
+    `functional`: by `torch.autograd.grad`, instead of `backward()`, which accumulates in `grad`. `passes`: how many times; the
+    graph is retained for all but the last. `apart`: each result has a pass of its own. `written`: before that, the caller
+    adds 1 to the tensor among the results at this position, counted round.
+    """
+
+    seed: int = 0
+    left_out: tuple[int, ...] = ()
+    functional: bool = False
+    passes: int = 1
+    apart: bool = False
+    written: int | None = None
+
+
 class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """A tensor program in memory form.
 
     Each tensor that the parameters hold is a value of its own, also where the caller passes one object twice (`twins`,
     see `Inputs`, as for `leaves` and `rooted`). `constants` are values on storages with `Literal` contents that exist anew at the start of each run.
-    `raises` names the exception with which eager refuses the last call, if it does.
+    `raises` names the exception with which eager refuses the last call, if it does. `backward` is how its caller goes
+    backward, None for once from all results.
     """
 
     storages: tuple[Storage, ...]
@@ -170,6 +189,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     raises: str | None = None
     leaves: tuple[int, ...] = ()
     rooted: tuple[int, ...] = ()
+    backward: Backward | None = None
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:

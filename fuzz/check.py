@@ -17,6 +17,7 @@ from executor.errors import ArgumentError, TraceError
 from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import precision
+from fuzz.gradients import followed
 from fuzz.oracle import Close, Mismatch, brief, compare, is_dense, kind_of_leaf
 from fuzz.provenance import accused
 from fuzz.runs import Endless, Run, attempt, run
@@ -161,13 +162,18 @@ def examine(
     for k, way in enumerate(subject.ways):
         close = float64_judge(subject, way) if not exact else None
         eager = run(subject.reference, *way.build(), 0, state)
+        eager = followed(eager, subject.backward, 0, state, watched=exact)
         _check_eager(eager)
         first = first if k else eager.error
         if k == 0 and eager.error is not None and subject.program is not None and subject.program.raises is None:
             reason = f"eager raises {brief(eager.error)}, for what the inputs hold"
             return Verdict(name, (), k, subject.program, unstable=reason)
-        result = run(call, *way.build(), limit, state)
+        if eager.passed is not None and eager.passed.inexact:
+            return Verdict(name, (), k, subject.program, unstable="gradients are larger than is exact in their dtypes")
+        result = followed(run(call, *way.build(), limit, state), subject.backward, limit, state)
         refused = _refusal(compiler, subject, result.error)
+        if refused is None and result.passed is not None:
+            refused = _refusal(compiler, subject, result.passed.error)
         if refused is not None:
             return Verdict(name, (), k, subject.program, refused)
         result, changed = result._replace(changed=(*changed, *result.changed)), ()
@@ -229,7 +235,7 @@ def _unstable(subject: Subject, way: Way, eager: Run, close: Close | None) -> st
 
     A function that does is at fault, so for one this raises `ArgumentError`.
     """
-    again = run(subject.reference, *way.build())
+    again = followed(run(subject.reference, *way.build()), subject.backward)
     differences = compare(eager, again, mixed=way.mixed, close=close)
     if differences and subject.fn is subject.reference:
         raise ArgumentError(
@@ -262,4 +268,5 @@ def float64_judge(subject: Subject, way: Way) -> precision.Judge:
         subject.reference,
         held,
         lambda wide: pytree.tree_map_only(torch.Tensor, lambda tensor: wide[places[id(tensor)]], arguments),
+        subject.backward,
     )

@@ -18,7 +18,8 @@ from fuzz.runs import Run, Timeout
 
 # From the symptom that says most to the one that says least.
 SYMPTOMS = ("crash", "memory-limit", "timeout", "exception", "no-exception", "structure", "dtype", "shape", "value",
-            "memory", "guard", "alias", "state", "identity", "strides", "count")  # fmt: skip
+            "memory", "guard", "backward-exception", "no-backward-exception", "gradient", "autograd", "alias", "state",
+            "identity", "strides", "count")  # fmt: skip
 
 
 _WIDER = {
@@ -44,7 +45,8 @@ class Mismatch(NamedTuple):
 
 
 Close = Callable[[int, torch.Tensor, torch.Tensor], bool]
-"""Whether tensor k is close enough, of the outputs, the storages and the inputs in a row: the expected one, then the actual."""
+"""Whether tensor k is close enough, of the outputs, the storages, the inputs and the gradients in a row: the expected one, then
+the actual."""
 
 
 def compare(
@@ -61,24 +63,61 @@ def compare(
         if eager.error is None:
             found += _outputs(eager, compiled, close)
             found += _moved(eager, compiled, close)
+        found += _autograd(eager, compiled, close)
         if not undefined:
             found += _memory(eager.memory, compiled.memory, frozenset(mixed), close, len(eager.leaves))
     return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
 
 
 def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
-    if isinstance(compiled.error, Timeout):
-        yield Mismatch("timeout", "the run", "a result", str(compiled.error))
-    elif compiled.error is not None and not _alike(eager.error, compiled.error):
-        yield Mismatch(
-            "exception",
-            "the run",
-            brief(eager.error) if eager.error else "no exception",
-            brief(compiled.error),
-            theme(compiled.error),
-        )
-    elif eager.error is not None and compiled.error is None:
-        yield Mismatch("no-exception", "the run", brief(eager.error), "no exception", type(eager.error).__name__)
+    return _raised("", "the run", eager.error, compiled.error)
+
+
+def _raised(kind: str, where: str, eager: BaseException | None, compiled: BaseException | None) -> Iterator[Mismatch]:
+    if isinstance(compiled, Timeout):
+        yield Mismatch("timeout", where, "a result", str(compiled))
+    elif compiled is not None and not _alike(eager, compiled):
+        expected = brief(eager) if eager else "no exception"
+        yield Mismatch(f"{kind}exception", where, expected, brief(compiled), theme(compiled))
+    elif eager is not None and compiled is None:
+        yield Mismatch(f"no-{kind}exception", where, brief(eager), "no exception", type(eager).__name__)
+
+
+def _autograd(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatch]:
+    """Differences in what the caller sees of autograd; gradients only where it went backward from the same results."""
+    one, other = eager.passed, compiled.passed
+    if one is None or other is None:
+        return
+    states = [Mismatch("autograd", name, expected, actual, f"{expected}, not {actual}")
+              for (name, expected), (_, actual) in zip(one.states, other.states, strict=False)
+              if expected != actual]  # fmt: skip
+    if states:
+        yield from states
+        return
+    yield from _raised("backward-", "going backward", one.error, other.error)
+    if one.error is None and other.error is None:
+        first = len(eager.leaves) + len(eager.memory.bases) + len(eager.memory.tensors)
+        pairs = zip(one.gradients, other.gradients, strict=True)
+        for k, ((where, expected), (_, actual)) in enumerate(pairs, first):
+            yield from _gradient(where, k, expected, actual, close)
+
+
+def _gradient(
+    where: str, k: int, expected: torch.Tensor | None, actual: torch.Tensor | None, close: Close | None
+) -> Iterator[Mismatch]:
+    """Strides are not compared: autograd promises none."""
+    if expected is None or actual is None:
+        if expected is not actual:
+            sides = ["none" if side is None else "a gradient" for side in (expected, actual)]
+            yield Mismatch("gradient", where, *sides, f"{sides[0]}, not {sides[1]}")
+    elif (expected.dtype, expected.shape) != (actual.dtype, actual.shape) or not is_dense(actual):
+        yield Mismatch("gradient", where, _described(expected), _described(actual))
+    elif not same_values(expected, actual) and not (close and _inexact(expected) and close(k, expected, actual)):
+        yield Mismatch("gradient", _at(where, first_difference(expected, actual)), *_pair(expected, actual))
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{kind_of_leaf(tensor)} {tuple(tensor.shape)} of {dtype_name(tensor.dtype)}"
 
 
 def _changes(eager: Run, compiled: Run) -> Iterator[Mismatch]:

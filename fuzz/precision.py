@@ -9,7 +9,8 @@ import msgspec
 import torch
 
 from executor.memory import Memory, describe, to_bytes
-from executor.program import Inputs
+from executor.program import Backward, Inputs
+from fuzz.gradients import followed
 from fuzz.runs import Run, run
 
 FACTOR = 3.0  # the compiler's error may be so many times eager's
@@ -20,14 +21,19 @@ _WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "com
 class Judge:
     """Judges by a float64 run of `fn` on widened copies of the tensors in `memory`, which is left as it is.
 
-    `rebuild` puts tensors into the places of the arguments. Where the wide run fails, equality is asked for.
+    `rebuild` puts tensors into the places of the arguments, `backward` is how the caller goes backward. Where the wide run
+    fails, equality is asked for.
     """
 
     def __init__(
-        self, fn: Callable[..., Any], memory: Memory, rebuild: Callable[[Sequence[torch.Tensor]], Sequence[Any]]
+        self,
+        fn: Callable[..., Any],
+        memory: Memory,
+        rebuild: Callable[[Sequence[torch.Tensor]], Sequence[Any]],
+        backward: Backward | None = None,
     ) -> None:
         wide = widen(memory)
-        self._golden = run(fn, wide, rebuild(wide.tensors))
+        self._golden = followed(run(fn, wide, rebuild(wide.tensors)), backward)
 
     def __call__(self, k: int, expected: torch.Tensor, actual: torch.Tensor) -> bool:
         """See `fuzz.oracle.Close`."""
@@ -60,8 +66,9 @@ class Judge:
 
     def _pick(self, k: int) -> torch.Tensor | None:
         golden = self._golden
-        picked = (*golden.leaves, *golden.memory.bases, *golden.memory.tensors)[k]
-        return picked if isinstance(picked, torch.Tensor) else None
+        gradients = [gradient for _, gradient in golden.passed.gradients] if golden.passed is not None else []
+        every = (*golden.leaves, *golden.memory.bases, *golden.memory.tensors, *gradients)
+        return every[k] if k < len(every) and isinstance(every[k], torch.Tensor) else None
 
 
 def widen(memory: Memory) -> Memory:

@@ -32,7 +32,8 @@ class Run(NamedTuple):
     """What one run left behind: its memory, its output tree flattened, or the exception that it raised.
 
     `changed` names what the run changed beside its memory; see `Attempt`. `moved` are the positions of the inputs that lie
-    elsewhere or otherwise now.
+    elsewhere or otherwise now. Where inputs require grad, `written` are the positions of those whose version counters moved,
+    and `passed` is what came of going backward (see `fuzz.gradients`).
     """
 
     memory: Memory
@@ -41,27 +42,53 @@ class Run(NamedTuple):
     error: BaseException | None
     changed: tuple[str, ...] = ()
     moved: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
+    passed: Passed | None = None
+
+
+class Passed(NamedTuple):
+    """What a caller sees of autograd after a call.
+
+    `states` are those of the outputs that are tensors, and of the inputs, each with its name, right after the call. `gradients` are
+    those of the leaves by name, None for a leaf that got none; of each pass, if they were asked for by `torch.autograd.grad`.
+    `error` is what going backward raised. `inexact` says that a gradient on the way was too large for its dtype, if that was watched.
+    """
+
+    states: tuple[tuple[str, str], ...] = ()
+    gradients: tuple[tuple[str, torch.Tensor | None], ...] = ()
+    error: BaseException | None = None
+    inexact: bool = False
 
 
 def run(
     fn: Callable[..., Any], memory: Memory, arguments: Sequence[Any], seconds: float = 0, state: State | None = None
 ) -> Run:
     """Calls `fn` on `arguments`, whose tensors lie in `memory`. Any exception becomes part of the result. See `attempt`."""
-    before = _layout(memory)
+    before, versions = _layout(memory), _versions(memory)
     out, error, changed = attempt(fn, arguments, seconds, state)
-    moved = tuple(k for k, (was, now) in enumerate(zip(before, _layout(memory), strict=True)) if was != now)
+    moved, written = _differing(before, _layout(memory)), _differing(versions, _versions(memory))
     try:
         leaves, structure = pytree.tree_flatten(out)
     except RecursionError:
         leaves, structure = [], None
         error = Endless("its output is nested without end, or too deeply to be compared")
-    return Run(memory, tuple(leaves), structure, error, changed, moved)
+    return Run(memory, tuple(leaves), structure, error, changed, moved, written)
+
+
+def _differing(before: Sequence[Any], now: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(k for k, (one, other) in enumerate(zip(before, now, strict=True)) if one != other)
+
+
+def _versions(memory: Memory) -> list[int]:
+    """The version counters of the inputs, which autograd goes by."""
+    return [tensor._version for tensor in memory.tensors] if memory.leaves else []
 
 
 def _layout(memory: Memory) -> list[tuple[Any, ...]]:
-    """Where and how the input tensors lie, which few programs change."""
+    """Where and how the input tensors lie, which few programs change, and whether one requires grad if none was to."""
+    plain = not memory.leaves
     return [
-        (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
+        (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, plain and tensor.requires_grad)
         for tensor in memory.tensors
     ]
 

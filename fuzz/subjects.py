@@ -13,7 +13,7 @@ from executor import interpreter, memory, printing
 from executor.accepted import plain
 from executor.args import to_python
 from executor.memory import Memory
-from executor.program import Inputs, Program
+from executor.program import Backward, Inputs, Program
 from executor.schema import accesses, changes_metadata
 from executor.tracing import Tracer
 from fuzz.runs import attempt
@@ -32,12 +32,16 @@ class Way:
 
 @dataclass(frozen=True)
 class Subject:
-    """A function to compile, the same for eager to run, its program if it has one, and the calls to make in order."""
+    """A function to compile, the same for eager to run, its program if it has one, and the calls to make in order.
+
+    `backward` is how the caller goes backward after each call, if inputs require grad.
+    """
 
     fn: Callable[..., Any]
     reference: Callable[..., Any]
     program: Program | None
     ways: tuple[Way, ...]
+    backward: Backward | None = None
 
 
 def partly_written(program: Program | None) -> bool:
@@ -51,7 +55,7 @@ def of_program(program: Program, calls: Sequence[Inputs] = (), *, source: bool =
     """A program under test; with `source`, as a Python function that has source text of its own."""
     fn = printing.load(program) if source else program
     ways = tuple(_way(program, inputs) for inputs in (program.entry, *calls))
-    return Subject(fn, lambda *args: interpreter.call(program, args, {}), program, ways)
+    return Subject(fn, lambda *args: interpreter.call(program, args, {}), program, ways, program.backward)
 
 
 def _way(program: Program, inputs: Inputs) -> Way:
