@@ -1,7 +1,13 @@
-"""`docs/planted.md` from what `benchmarks.planted_faults` measured. Run: `python -m benchmarks.planted_page`."""
+"""`docs/planted.md` from what `benchmarks.planted_faults` measured.
+
+    python -m benchmarks.planted_page [FILE]
+
+With a file that `benchmarks.planted_faults --json` wrote, its results are kept first.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -45,20 +51,20 @@ class Hunt(msgspec.Struct, frozen=True, omit_defaults=True):
 Results = Mapping[str, Sequence[Hunt]]
 
 
-def read() -> dict[str, list[Hunt]]:
-    """What was measured, by fault; of each only the smallest program is kept."""
-    return msgspec.json.decode(RESULTS.read_bytes(), type=dict[str, list[Hunt]]) if RESULTS.exists() else {}
+def read(path: Path = RESULTS) -> dict[str, list[Hunt]]:
+    """What was measured, by fault; of each only the smallest program is kept. Nothing if there is no such file."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, list[Hunt]]) if path.exists() else {}
 
 
-def write(results: Results) -> None:
-    """Keeps results, of the faults that there are, a hunt a line."""
+def write(results: Results, path: Path = RESULTS) -> None:
+    """Writes results, of the faults that there are, a hunt a line."""
     lines = []
     for name in filter(results.__contains__, FAULTS):
         kept = smallest(results[name])
         hunts = [one if one is kept else msgspec.structs.replace(one, program=None, calls=()) for one in results[name]]
         rows = ",\n".join(msgspec.json.encode(one).decode() for one in hunts)
         lines.append(f"{msgspec.json.encode(name).decode()}: [\n{rows}\n]")
-    RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def smallest(hunts: Sequence[Hunt]) -> Hunt:
@@ -120,9 +126,18 @@ def _section(name: str, fault: Fault, hunts: Sequence[Hunt]) -> Iterator[str]:
         yield f"```python\n{printing.listing(one.program)}\n```\n"
 
 
+def publish(results: Results) -> None:
+    """Keeps results beside those of the faults that were not tried, and writes the page."""
+    write({**read(), **results})
+    DOCUMENT.write_text(document(read()), encoding="utf-8")
+
+
 def main() -> None:
     """Writes the page."""
-    DOCUMENT.write_text(document(read()), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", type=Path, metavar="FILE", help="results to keep first")
+    given = parser.parse_args()
+    publish(read(given.results) if given.results else {})
 
 
 if __name__ == "__main__":

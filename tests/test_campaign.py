@@ -18,7 +18,7 @@ from executor.program import Program
 from executor.targets.base import Target
 from fuzz import journal
 from fuzz.batch import Batch
-from fuzz.campaign import SHRINKS_PER_KIND, Plan, Totals, batch_seed, judge, muted, run_shard
+from fuzz.campaign import SHRINKS_PER_KIND, Plan, Totals, batch_seed, called_again, judge, muted, run_shard
 from fuzz.check import check
 from fuzz.findings import Kind
 from fuzz.journal import Journal
@@ -121,6 +121,13 @@ def test_seeds_of_batches_are_derived_and_all_different() -> None:
     assert batch_seed(7, "null", 0, 3) == batch_seed(7, "null", 0, 3)
 
 
+@pytest.mark.parametrize("shard", range(3))
+def test_one_batch_in_eight_calls_functions_again(shard: int) -> None:
+    again = [k for k in range(24) if called_again(batch_seed(5, "null", shard, k))]
+    assert len(again) == 3
+    assert again[0] < 8
+
+
 def shard(target: str, folder: Path, *, batches: int, seed: int = 5) -> list[Case]:
     plan = Plan(target, 0, seed, later(120), 20.0, batches)
     totals = run_shard(plan, Store(folder / "corpus"), frozenset(), Journal(folder / "run" / "0.jsonl"))
@@ -203,6 +210,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
 
         return verdict
 
+    monkeypatch.setattr("fuzz.campaign.HEAD_START", {})  # exceptions are not passed over
     monkeypatch.setattr("fuzz.campaign.judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shard("crashing", tmp_path, batches=1)
