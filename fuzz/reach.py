@@ -29,7 +29,7 @@ def families(limits: Limits, *, exact: bool) -> dict[str, tuple[str, ...]]:
         "in place": [op.inplace for op in _pointwise(dtypes, exact=exact)],
         "out of place": [op.pure for op in _pointwise(dtypes, exact=exact)],
         "out=": [pointwise.out_name(op) for op in pointwise.OUTS],
-        "indexed and masked writes": [write.op for write in indexed.WRITES],
+        "indexed and masked writes": [indexed.INDEX, *(write.op for write in indexed.WRITES)],
         "lists": [write.op for write in lists.WRITES],
         "metadata": [change.op for change in metadata.CHANGES] if limits.metadata_mutation else [],
         "moves": [move.op for move in moves.MOVES if _fits(move.fits, dtypes)],

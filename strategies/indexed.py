@@ -17,6 +17,7 @@ from strategies.moves import indices, is_mask
 from strategies.scope import Scope
 
 Drawn = tuple[list[Any], Range] | None
+INDEX = "aten.arange.default"  # of all rows, where nothing in scope indexes them
 
 
 class IndexedWrite(NamedTuple):
@@ -136,15 +137,19 @@ def _triangle(draw: Draw, scope: Scope, target: int) -> Drawn:
 
 
 def _place(draw: Draw, scope: Scope, target: int, *, distinct: bool, dim: int | None = None) -> tuple[int, int] | None:
-    """A dimension of the target, and a value that indexes it."""
+    """A dimension of the target, and a value that indexes it; if there is none, all of the dimension in order."""
     tensor = scope.tensor(target)
     if not tensor.ndim or not tensor.numel():
         return None
     dim = below(draw, tensor.ndim) if dim is None else dim
+    size = tensor.shape[dim]
     fits = [
-        i for i in indices(scope, tensor.shape[dim])
+        i for i in indices(scope, size)
         if scope.apart(target, i) and (not distinct or scope.distinct(i)) and scope.tensor(i).numel()
     ]  # fmt: skip
+    if not fits and scope.takes(INDEX, torch.int64):
+        cpu = {"device": torch.device("cpu"), "pin_memory": False}
+        fits = scope.emit(INDEX, size, range=Range(0, size - 1), **cpu)
     return (dim, choice(draw, fits)) if fits else None
 
 

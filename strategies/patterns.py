@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from executor.args import constant
 from executor.geometry import Overlap, overlap
 from strategies.draws import Draw, below, between, choice
-from strategies.pointwise import COPY, draw_pure, draw_write
+from strategies.indexed import draw_indexed
+from strategies.pointwise import COPY, OPERATORS, draw_pure, draw_write
 from strategies.scope import Scope
 from strategies.steps import add, adds, part, rows, store, stores, write
-from strategies.views import VIEWS, draw_view
+from strategies.views import VIEWS, draw_view, filled, other_dtypes
+
+_OVERWRITES = tuple(op for op in OPERATORS if op.inplace in (COPY, "aten.fill_.Scalar", "aten.zero_.default"))
 
 
 def draw_pattern(draw: Draw, scope: Scope, targets: list[int]) -> None:
@@ -68,8 +72,11 @@ def _swapped(draw: Draw, scope: Scope, target: int) -> None:
 
 
 def _added_to_its_flip(draw: Draw, scope: Scope, target: int) -> None:
-    """A part is written, and then the whole takes in its own elements from other places."""
-    write(draw, scope, _view(draw, scope, target))
+    """A part is written, or what an index names, and then the whole takes in its own elements from other places."""
+    if below(draw, 2):
+        draw_indexed(draw, scope, target)
+    else:
+        write(draw, scope, _view(draw, scope, target))
     tensor, own = scope.tensor(target), scope.range(target)
     if not tensor.ndim or not scope.takes("aten.flip.default"):
         return
@@ -93,14 +100,48 @@ def _shifted(draw: Draw, scope: Scope, target: int) -> None:
     store(scope, place, kept)
 
 
+def _scattered_then_overwritten(draw: Draw, scope: Scope, target: int) -> None:
+    """Rows are put into a copy of their tensor, where they were or others, and then the tensor is overwritten."""
+    tensor = scope.tensor(target)
+    if filled(tensor) and scope.takes("aten.slice_scatter.default"):
+        start = below(draw, tensor.shape[0])
+        stop = between(draw, start + 1, tensor.shape[0])
+        own = scope.tensor(rows(scope, target, start, stop))
+        source = choice(draw, scope.alike(own.shape, own.dtype)[::-1])
+        found = scope.range(target).hull(scope.range(source))
+        scope.emit("aten.slice_scatter.default", tensor, scope.tensor(source), 0, start, stop, range=found)
+    draw_write(draw, scope, target, _OVERWRITES)
+
+
+def _bytes_read_late(draw: Draw, scope: Scope, target: int) -> None:
+    """A copy of the bytes as other numbers is written, then their origin, and the copy is read as numbers of the first kind."""
+    tensor = scope.tensor(target)
+    names = [name for name in other_dtypes(tensor) if scope.limits.takes_dtype(name)]
+    if not names or not scope.takes("aten.view.dtype"):
+        draw_write(draw, scope, target)
+        return
+    bits = scope.emit("aten.view.dtype", tensor, constant(choice(draw, names[::-1])))[0]
+    copy = draw_pure(draw, scope, operand=bits)[0]
+    write(draw, scope, _view(draw, scope, copy))
+    write(draw, scope, _view(draw, scope, target))
+    if scope.tensor(copy).dtype is scope.tensor(bits).dtype and scope.tensor(copy).shape == scope.tensor(bits).shape:
+        scope.emit("aten.view.dtype", scope.tensor(copy), tensor.dtype)
+
+
 def _view(draw: Draw, scope: Scope, index: int) -> int:
     op, args = draw_view(draw, scope.tensor(index), VIEWS, scope.limits)
     return choice(draw, scope.emit(op, scope.tensor(index), *args, range=None) or [index])
 
 
 def draw_crossing(draw: Draw, scope: Scope, targets: list[int]) -> None:
-    """A write and a read of two values that overlap in part, in either order; such values are made if there are none."""
+    """A write and a read of two values that overlap in part, in either order; such values are made if there are none.
+
+    Or one statement does both, through a copy.
+    """
     target = choice(draw, [i for i in targets if max(scope.tensor(i).shape, default=0) > 1] or targets)
+    if below(draw, 6) == 5:
+        _shifted(draw, scope, target)
+        return
     near = [i for i in range(scope.count) if i != target and _crosses(scope, target, i)]
     written, read = (target, choice(draw, near)) if near else _crossing(draw, scope, target)
     if below(draw, 2):
@@ -143,4 +184,6 @@ PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _shifted,
     _swapped,
     _part_over_all,
+    _scattered_then_overwritten,
+    _bytes_read_late,
 )

@@ -155,7 +155,7 @@ def _unflatten(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
     return dim, choice(draw, [[1, size], *([n, size // n] for n in range(2, size) if size % n == 0)])
 
 
-def _other_dtypes(tensor: torch.Tensor) -> list[str]:
+def other_dtypes(tensor: torch.Tensor) -> list[str]:
     """Dtypes as which the bytes can be read, so that moving them keeps them. Half types would not: NaNs are quieted."""
     if tensor.dtype not in _SAME_SIZE or tensor.is_conj() or tensor.is_neg():
         return []
@@ -164,7 +164,7 @@ def _other_dtypes(tensor: torch.Tensor) -> list[str]:
 
 
 def _dtype(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (constant(choice(draw, _other_dtypes(tensor))),)
+    return (constant(choice(draw, other_dtypes(tensor))),)
 
 
 _SAME_SIZE = {
@@ -181,7 +181,7 @@ def readings(tensor: torch.Tensor, limits: Limits) -> list[torch.Tensor]:
     """The tensor's elements read as other numbers, within the limits: conjugated, or as other dtypes."""
     if tensor.is_complex():
         return [tensor.conj()]
-    return [tensor.view(constant(name)) for name in _other_dtypes(tensor) if limits.takes_dtype(name)]
+    return [tensor.view(constant(name)) for name in other_dtypes(tensor) if limits.takes_dtype(name)]
 
 
 def _nothing(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -234,7 +234,7 @@ VIEWS: tuple[View, ...] = (
 MORE_VIEWS: tuple[View, ...] = (
     View("aten.as_strided.default", lambda t: t.numel() > 0, _as_strided),
     View("aten.unfold.default", lambda t: filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
-    View("aten.view.dtype", lambda t: bool(_other_dtypes(t)), _dtype, _other_dtypes),
+    View("aten.view.dtype", lambda t: bool(other_dtypes(t)), _dtype, other_dtypes),
     View("aten._conj.default", lambda t: t.is_complex(), _nothing),
     View(
         "aten.view_as_real.default",
