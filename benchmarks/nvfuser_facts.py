@@ -289,6 +289,78 @@ def reduced_broadcast() -> str:
     return right((out, x + 1))
 
 
+@fact(
+    "sum and maximum of the same few elements",
+    "only reductions of the first kind are taken",
+)
+def two_reductions() -> str:
+    def trial(n: int) -> str:
+        def build(fd: Any, t: Any) -> None:
+            fd.add_output(fd.ops.sum(t, dims=[0]))
+            fd.add_output(fd.ops.max(t, dims=[0]))
+
+        return _tried(lambda: right(*zip(run(build, [ramp(n)]), (ramp(n).sum(), ramp(n).max()), strict=True)))
+
+    return _by_outcome({n: trial(n) for n in (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)})
+
+
+@fact("the same, over rows and columns", "refused likewise")
+def two_reductions_of_many() -> str:
+    def trial(shape: tuple[int, int], dim: int) -> str:
+        x = ramp(*shape)
+
+        def build(fd: Any, t: Any) -> None:
+            fd.add_output(fd.ops.sum(t, dims=[dim]))
+            fd.add_output(fd.ops.max(t, dims=[dim]))
+
+        return _tried(lambda: right(*zip(run(build, [x]), (x.sum(dim), x.amax(dim)), strict=True)))
+
+    shapes = [
+        ((n, m), dim) for n, m in ((2, 2), (3, 3), (4, 33), (33, 4), (8, 8), (300, 3), (3, 300)) for dim in (0, 1)
+    ]
+    return _by_outcome({f"{n}x{m} over {dim}": trial((n, m), dim) for (n, m), dim in shapes})
+
+
+@fact("an element picked from a computed value and spread beside it", "picks of computed values are left to the host")
+def picked_and_spread() -> str:
+    def trial(n: int) -> str:
+        def build(fd: Any, t: Any) -> None:
+            made = fd.ops.add(t, 10.0)
+            first = fd.ops.squeeze(fd.ops.slice(made, [0], [1]), [0])
+            fd.add_output(fd.ops.sub(fd.ops.broadcast(first, [True]), made))
+
+        return _tried(lambda: right((run(build, [ramp(n)])[0], ramp(n)[:1] - ramp(n))))
+
+    return _by_outcome({n: trial(n) for n in (2, 33, 4096)})
+
+
+@fact("the same of an input", "picks of inputs are made by the host, which costs nothing")
+def picked_input() -> str:
+    def build(fd: Any, t: Any) -> None:
+        first = fd.ops.squeeze(fd.ops.slice(t, [0], [1]), [0])
+        fd.add_output(fd.ops.sub(fd.ops.broadcast(first, [True]), t))
+
+    return _tried(lambda: right((run(build, [ramp(33)])[0], ramp(33)[:1] - ramp(33))))
+
+
+@fact("a slice of what is computed from constants alone", "parts of what may be a broadcast are left to the host")
+def sliced_constants() -> str:
+    def trial(shape: tuple[int, ...], stop: int) -> str:
+        def build(fd: Any, t: Any) -> None:
+            zeros = fd.ops.full(list(shape), 0.0, _dtype("Float"))
+            made = fd.ops.mul(zeros, zeros)
+            part = fd.ops.slice(made, [0] * len(shape), [stop, *shape[1:]])
+            fd.add_output(fd.ops.set(made))
+            fd.add_output(fd.ops.add(part, 1.0))
+
+        wanted = torch.zeros(shape, device="cuda")
+        return _tried(lambda: right(*zip(run(build, [ramp(4)]), (wanted, wanted[:stop] + 1), strict=True)))
+
+    return _by_outcome(
+        {f"{shape}, first {stop}": trial(shape, stop) for shape, stop in (((4, 3), 3), ((8,), 4), ((8,), 1))}
+    )
+
+
 @fact("`pad` of bool", "left to the host")
 def padded_bool() -> str:
     x = ramp(4) > 0
@@ -347,6 +419,14 @@ def compile_time() -> str:
 
     chain(3)
     return f"{chain(1):.2f} s, {chain(20):.2f} s"
+
+
+def _by_outcome(found: dict[Any, str]) -> str:
+    """Outcomes, each with what had it."""
+    return "; ".join(
+        f"{', '.join(str(what) for what, it in found.items() if it == outcome)}: {outcome}"
+        for outcome in dict.fromkeys(found.values())
+    )
 
 
 def _tried(run: Experiment) -> str:

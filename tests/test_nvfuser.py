@@ -119,6 +119,11 @@ def test_numbers_promote_by_kind() -> None:
         (lambda x: x.clone(), [torch.ones(3)], "aten.clone.default is a copy, which the host makes as fast"),
         (lambda x: (x + 1)[1:] + 1, [torch.ones(3)], "aten.slice.Tensor begins where nvFuser would load several"),
         (lambda x: torch.arange(0.0, 3.0), [torch.ones(3)], "aten.arange.start is taken for integers only"),
+        (lambda x: (x + 1)[:1] - x, [torch.ones(3)], "aten.slice.Tensor picks from a dimension"),
+        (lambda x: (x + 1)[0] * 2, [torch.ones(3, 4)], "aten.select.int picks from a dimension"),
+        (lambda x: (torch.zeros(8) * 2)[:4] + 1, [torch.ones(3)], "aten.slice.Tensor is a part of what nvFuser may"),
+        (lambda x: (x.expand(8, 2) * 2)[:4] + 1, [torch.ones(2)], "aten.slice.Tensor is a part of what nvFuser may"),
+        (lambda x: x.sum(0) + x.amax(0), [torch.ones(4, 4)], "aten.amax.default is another kind of reduction than the"),
     ],
 )  # fmt: skip
 def test_what_is_refused(fn: Callable[..., Any], args: list[torch.Tensor], why: str) -> None:
@@ -130,7 +135,9 @@ def test_what_is_refused(fn: Callable[..., Any], args: list[torch.Tensor], why: 
     [
         lambda x: (x + 1)[4:, :3] * 2,
         lambda x: (x + 1).t().reshape(-1) + 1,
-        lambda x: (x + 1)[:, 4].unsqueeze(0).expand(3, 8) + 1,
+        lambda x: (x + 1)[:, 4:].unsqueeze(0).expand(3, 8, 4) + 1,
+        lambda x: torch.zeros(8, 8)[:4] + x[:4],
+        lambda x: x.sum(0) + x.mean(),
         lambda x: torch.where(x > 0, x, 1.0),
         lambda x: x.half().mul(0.5).sum(0, keepdim=True),
         lambda x: torch.softmax(x, 0),

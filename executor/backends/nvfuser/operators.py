@@ -185,3 +185,10 @@ OPERATORS: dict[str, Operator] = {
     **_overloads("_softmax.default", Operator(_softmax, _longer)),
     **_overloads("native_layer_norm.default", Operator(_layer_norm, _normed)),
 }
+
+# What each starts from: 0, or the smallest or the largest number.
+REDUCTIONS: dict[str, str] = {
+    **dict.fromkeys(("aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim"), "sum"),
+    **dict.fromkeys(("aten.amax.default", "aten.max.default"), "maximum"),
+    **dict.fromkeys(("aten.amin.default", "aten.min.default"), "minimum"),
+}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from executor.backends.nvfuser.definition import common_dtype
 from executor.backends.nvfuser.dtypes import COMPLEX, NAMES, is_integral
 from executor.backends.nvfuser.iteration import is_iterated
-from executor.backends.nvfuser.operators import OPERATORS, arguments
+from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
-from executor.backends.nvfuser.views import squeezed, view_refusal
+from executor.backends.nvfuser.views import is_part, squeezed, view_refusal
 from executor.facts import operand_list
 from executor.geometry import Overlap, overlap
 from executor.memory_ssa import MemorySSA, footprint
@@ -40,6 +40,7 @@ def refusal(program: Program, call: Call, device: str = "cuda") -> str | None:
                 *(_operand(memory, v) for v in operands),
                 _call(call, program.values),
                 _idle(memory, call),
+                _mixed(program, call),
             )
             if why is not None
         ),
@@ -67,12 +68,18 @@ def _operand(memory: MemorySSA, v: int) -> str | None:
     owner = memory.owner.get(program.values[v].storage)
     if owner is None or memory.accesses[owner].address:
         return None
+    if v in program.calls[owner].results:
+        return None
+    everywhere = set(range(len(program.calls)))
     while v not in program.calls[owner].results:
         maker = program.calls[memory.maker[v]]
         operand = operand_list(maker)[0]
         why = view_refusal(maker, program.values[operand], program.values[v])
         if why is not None:
             return why
+        part = is_part(program.values[operand], program.values[v])
+        if part and operand_list(program.calls[owner]) and not is_iterated(memory, everywhere, operand):
+            return f"{maker.op} is a part of what nvFuser may take for broadcast, and then for another output"
         v = operand
     return None
 
@@ -108,6 +115,14 @@ def _idle(memory: MemorySSA, call: Call) -> str | None:
         if any(values[v].storage == home for v in operand_list(other))
     ]
     return None if readers else f"{call.op} is a copy, which the host makes as fast"
+
+
+def _mixed(program: Program, call: Call) -> str | None:
+    """NvFuser's compiler fails on reductions of one tensor that begin with different values, a sum and a maximum, say."""
+    first = next((REDUCTIONS[other.op] for other in program.calls if other.op in REDUCTIONS), None)
+    if call.op not in REDUCTIONS or REDUCTIONS[call.op] == first:
+        return None
+    return f"{call.op} is another kind of reduction than the first one, a {first}"
 
 
 def _kind(dtype: str) -> str:

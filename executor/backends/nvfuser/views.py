@@ -8,6 +8,7 @@ reshaping, which make several kernels and, now and then, the compiler fail.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,9 +34,19 @@ def view_refusal(call: Call, operand: Value, result: Value) -> str | None:
         return f"{call.op} reads elements as others than they are"
     if (result.offset - operand.offset) * result.itemsize % ALIGNMENT:
         return f"{call.op} begins where nvFuser would load several elements at once from an address that is not aligned"
-    if call.op in RESHAPES or _steps(operand, result) is not None:
+    if call.op in RESHAPES:
         return None
-    return f"{call.op} gives a layout that no slices, permutations and broadcasts make"
+    found = _steps(operand, result)
+    if found is None:
+        return f"{call.op} gives a layout that no slices, permutations and broadcasts make"
+    if sum(axis is not None for axis in found.axes) < len(squeezed(operand).shape):
+        return f"{call.op} picks from a dimension, which nvFuser's compiler fails on where the rest is used beside it"
+    return None
+
+
+def is_part(operand: Value, result: Value) -> bool:
+    """Whether a view leaves out elements of its operand."""
+    return math.prod(n for n, step in zip(result.shape, result.strides, strict=True) if step) < operand.numel
 
 
 def squeezed(value: Value) -> Value:
