@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,13 +21,14 @@ from fuzz.against import against, opened
 from fuzz.batch import Batch
 from fuzz.check import TIME_LIMIT, Verdict, check
 from fuzz.coverage import Watched
-from fuzz.findings import Kind, kind_of
+from fuzz.findings import kind_of
 from fuzz.flight import Flight
 from fuzz.isolation import Isolated, contained
 from fuzz.isolation.sandbox import MEMORY_LIMIT
 from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
 from fuzz.known import Known
+from fuzz.muting import Muting
 from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
@@ -36,11 +36,8 @@ from fuzz.related import agreed, related, tells
 from fuzz.relations import Choice, rewriting
 from strategies.programs import programs
 
-# Wrong numbers first: symptoms that users notice, or hardly mind, count as shrunk so many times from the start.
-HEAD_START = {"exception": 1, "timeout": 1, "memory-limit": 1, "state": 1, "strides": 1, "identity": 2}
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
 OTHERS_SHARE = 8  # a failure met on the way is shrunk for such a part of the time for one
-SHRINKS_PER_KIND = 2  # how often a shard shrinks failures that look alike before it only counts them
 
 
 @dataclass(frozen=True)
@@ -142,42 +139,70 @@ def _other(plan: Plan, stacks: Path) -> AbstractContextManager[Target]:
 class Shard:
     """A shard at work: `compiler` is what it tests, `keeper` saves what it finds, `flight` knows what it judges.
 
-    `other` is the compiler that it is measured against, if any.
+    `other` is the compiler that it is measured against, if any, and `muting` decides which failures are shrunk.
     """
 
     def __init__(
-        self, plan: Plan, compiler: Target, keeper: Keeper, flight: Flight, other: Target | None = None
+        self,
+        plan: Plan,
+        compiler: Target,
+        keeper: Keeper,
+        flight: Flight,
+        other: Target | None = None,
+        muting: Muting | None = None,
     ) -> None:
         self._other_compiler = other
         self._limits = compiler.limits.meet(other.limits) if other is not None else compiler.limits
         self._plan, self._compiler, self._keeper, self._flight = plan, compiler, keeper, flight
         self._totals = Totals(findings=keeper.findings)
-        self._shrunk = Counter[Kind]()
+        self._muting = muting or Muting()
         self._batch: Batch | None = None
+        self._drawn = 0
+        self._skip: Callable[[int, Program], bool] = lambda number, program: False
         self._start = time.monotonic()
         self._pulse = Pulse(keeper.journal, compiler, plan.shard, self._totals.counts)
 
     def run(self) -> Totals:
         """All batches."""
         plan, totals = self._plan, self._totals
-        self._pulse.begin(self._limits, targets.versions(self._compiler))
+        self.begin()
         try:
             while time.monotonic() < plan.deadline and not 0 < plan.batches <= totals.batches:
-                self._run(batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
-                self._compiler.reset()
+                self.batch(batch_seed(plan.seed, plan.target, plan.shard, totals.batches))
         finally:
-            self._pulse.coverage()
+            self.end()
         return totals
 
-    def _run(self, seed: int) -> None:
-        """One batch, and what it found."""
+    def begin(self) -> None:
+        """Says what is tested."""
+        self._pulse.begin(self._limits, targets.versions(self._compiler))
+
+    def end(self) -> None:
+        """Says what the programs were like."""
+        self._pulse.coverage()
+
+    @property
+    def drawn(self) -> int:
+        """How many of the programs that the running batch has drawn are done with; one that is shrunk is not."""
+        pursued = self._batch is not None and self._batch.pursuit is not None
+        return self._drawn - 1 if pursued else self._drawn
+
+    def until(self, deadline: float) -> None:
+        """Ends at this time (`time.monotonic`) instead; in a batch that shrinks, no later than its own time for that."""
+        self._plan = replace(self._plan, deadline=deadline)
+        if self._batch is not None:
+            self._batch.deadline = min(self._batch.deadline, deadline)
+
+    def batch(self, seed: int, skip: Callable[[int, Program], bool] = lambda number, program: False) -> None:
+        """Runs one batch. Programs are drawn, but not judged, where `skip` of their number in the batch, from 1, says so."""
+        self._drawn, self._skip = 0, skip
         plan, totals = self._plan, self._totals
         watched = self._watched(self._judge(seed), seed)
         batch = self._batch = Batch(
             watched,
             plan.deadline,
             plan.shrink_seconds,
-            muted(self._shrunk, seed),
+            self._muting.muted(seed),
             lambda programs, failures: self._pulse.judged(totals.batches),
             target=self._compiler,
         )
@@ -194,6 +219,7 @@ class Shard:
         others = batch.pursuit.others if batch.pursuit is not None else {}
         for other in others.values():
             self._other(other, watched, seed)
+        self._compiler.reset()
 
     def _judge(self, seed: int, relation: str = "") -> Judge:
         """Judges programs of the batch with this seed; with a relation, their rewritings, and how both compare, too."""
@@ -222,22 +248,22 @@ class Shard:
         late.clear()
         if batch.pursuit is not None:
             signed = batch.pursuit.signed()
-            self._shrunk.update({batch.pursuit.kind, kind_of(signed)})
+            self._muting.add({batch.pursuit.kind, kind_of(signed)})
             found.append(signed)
         return [verdict for verdict in found if self._plan.flags.covers(verdict, verdict.signature) is None]
 
     def _other(self, verdict: Verdict, watched: Judge, seed: int) -> None:
-        """Shrinks and saves a failure that was met while another one shrank, unless its like was shrunk often enough.
+        """Shrinks and saves a failure that was met on the way, unless its like was often enough, or somebody else does.
 
         It is saved as it is once the time is up, or on Ctrl-C.
         """
         plan, kind = self._plan, kind_of(verdict)
-        if self._shrunk[kind] >= SHRINKS_PER_KIND:
+        if self._muting.often(kind) or self._muting.hand_over(verdict, kind, seed):
             return
         left = min(plan.shrink_seconds / OTHERS_SHARE, plan.deadline - time.monotonic())
         pursuit, why = shrink(verdict, self._compiler, watched, seconds=max(left, 0.0))
         signed = pursuit.signed()
-        self._shrunk.update({kind, kind_of(signed)})
+        self._muting.add({kind, kind_of(signed)})
         if plan.flags.covers(signed, signed.signature) is None:
             self._keep(signed, seed, REPEATS if why != "interrupted" else 0)
         self._count()
@@ -267,6 +293,9 @@ class Shard:
             self._pulse.turn("generate" if pursuit is None else "shrink")
             if pursuit is not None:
                 return one(program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged)
+            self._drawn += 1
+            if self._skip(self._drawn, program):
+                return Verdict(self._compiler.name, program=program)
             found = one(program, judged)
             self._pulse.see(program, self._compiler)
             return self._rewritten(found, judged, one)
@@ -286,21 +315,3 @@ class Shard:
             return other
         both = agreed(found, self._compiler, made.relation) if tells(other) else found
         return account(found.program, lambda _: both) if not both.ok else found
-
-
-def muted(shrunk: Counter[Kind], seed: int) -> Callable[[Kind], bool]:
-    """Which failures the batch with this seed passes over, given how often each kind was shrunk before.
-
-    A kind that was shrunk often enough, always. Otherwise a symptom that was shrunk n times, in n of n + 1 batches: else
-    the commonest symptom would take all the time, and hide the rarer ones.
-    """
-    often: Counter[tuple[str, str]] = Counter()
-    for kind, count in shrunk.items():
-        often[kind.symptom, kind.detail] += count
-
-    def passed(kind: Kind) -> bool:
-        count = HEAD_START.get(kind.symptom, 0) + often[kind.symptom, kind.detail]
-        chance = random.Random(f"{seed}/{kind.symptom}/{kind.detail}").random()
-        return shrunk[kind] >= SHRINKS_PER_KIND or chance < count / (count + 1)
-
-    return passed

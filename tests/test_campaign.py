@@ -18,11 +18,12 @@ from executor.program import Program
 from executor.targets.base import Target
 from fuzz import journal
 from fuzz.batch import Batch
-from fuzz.campaign import SHRINKS_PER_KIND, Plan, Totals, batch_seed, called_again, judge, muted, run_shard
+from fuzz.campaign import Plan, Totals, batch_seed, called_again, judge, run_shard
 from fuzz.check import check
 from fuzz.findings import Kind
 from fuzz.journal import Journal
 from fuzz.known import Known
+from fuzz.muting import SHRINKS_PER_KIND, muted
 from strategies.programs import programs
 from tests.planted import Crashing, Severed
 
@@ -210,7 +211,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
 
         return verdict
 
-    monkeypatch.setattr("fuzz.campaign.HEAD_START", {})  # exceptions are not passed over
+    monkeypatch.setattr("fuzz.muting.HEAD_START", {})  # exceptions are not passed over
     monkeypatch.setattr("fuzz.campaign.judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shard("crashing", tmp_path, batches=1)
