@@ -29,7 +29,9 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
     and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
-    as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by assigning to its `data`.
+    as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by assigning to its `data`. `gradients`:
+    inputs may require grad. `rooted_inputs`: also such as are no leaves, but views of what the caller computed. `retained_graphs`:
+    the caller may go backward several times. `written_results`: it may write to inputs and outputs before it goes backward.
     """
 
     aliased_inputs: bool = True
@@ -44,6 +46,10 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raising: bool = True
     metadata_mutation: bool = True
     metadata_of_inputs: bool = True
+    gradients: bool = True
+    rooted_inputs: bool = True
+    retained_graphs: bool = True
+    written_results: bool = True
 
 
 class Limits(Switches, frozen=True, kw_only=True):
@@ -79,6 +85,7 @@ class Limits(Switches, frozen=True, kw_only=True):
     def _reasons(self, program: Program) -> Iterator[str]:
         names = dict(zip(program.inputs, _input_names(program), strict=True))
         yield from self._of_inputs(program, names)
+        yield from self._of_gradients(program, names)
         if program.raises is not None and not self.raising:
             yield f"eager refuses {program.calls[-1].op}"
         if not self.written_inputs_returned:
@@ -122,6 +129,17 @@ class Limits(Switches, frozen=True, kw_only=True):
         if not self.numbers:
             numbers = [param.name for param in program.params if isinstance(param.value, int | float)]
             yield from (f"parameter {name} is a number" for name in numbers)
+
+    def _of_gradients(self, program: Program, names: dict[int, str]) -> Iterator[str]:
+        if not self.gradients:
+            yield from (f"input {names[program.inputs[k]]} requires grad" for k in (*program.leaves, *program.rooted))
+        if not self.rooted_inputs:
+            yield from (f"input {names[program.inputs[k]]} is no leaf" for k in program.rooted)
+        backward = program.backward
+        if backward is not None and not self.retained_graphs and (backward.passes > 1 or backward.apart):
+            yield "the caller goes backward several times"
+        if backward is not None and not self.written_results and backward.written is not None:
+            yield "the caller writes before it goes backward"
 
 
 def displaced(a: Value, b: Value) -> bool:

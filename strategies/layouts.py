@@ -43,14 +43,17 @@ class Drawn(NamedTuple):
     twins: list[tuple[int, int]]
 
 
-def draw_inputs(draw: Draw, scope: Scope, *, rare: bool) -> Drawn:
-    """One to four inputs on one to four storages, within the limits; of rare dtypes and under rare views too if asked."""
+def draw_inputs(draw: Draw, scope: Scope, *, rare: bool, first: tuple[str, ...] = ()) -> Drawn:
+    """One to four inputs on one to four storages, within the limits; of rare dtypes and under rare views too if asked.
+
+    The first one has one of the dtypes `first`, if some are given that the limits allow.
+    """
     limits = scope.limits
     names = COMMON + RARE if rare else COMMON
     dtypes = tuple(filter(limits.takes_dtype, names)) or tuple(filter(limits.takes_dtype, COMMON + RARE))
     views = VIEWS + MORE_VIEWS if rare else VIEWS
     draw.begin()
-    bases = [_base(draw, 0, dtypes, limits)]
+    bases = [_base(draw, 0, tuple(filter(limits.takes_dtype, first)) or dtypes, limits)]
     drawn = Drawn([_input(draw, scope, bases, 0, views, rare=rare)], [])
     while len(drawn.indices) < 4 and _another(draw):
         place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)

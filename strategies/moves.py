@@ -28,7 +28,7 @@ class Move(NamedTuple):
 
 def draw_move(draw: Draw, scope: Scope) -> list[int]:
     """A statement that makes a new tensor of the elements of others. Returns the value that it defines."""
-    operand = below(draw, scope.count)
+    operand = choice(draw, scope.operands())
     tensor = scope.tensor(operand)
     fits = [move for move in MOVES if scope.takes(move.op) and move.fits(tensor)]
     if not fits:
@@ -99,7 +99,7 @@ def _select_scatter(draw: Draw, scope: Scope, operand: int) -> Drawn:
     tensor = scope.tensor(operand)
     dim = choice(draw, [d for d, n in enumerate(tensor.shape) if n])
     at = below(draw, tensor.shape[dim])
-    return _into(draw, scope, operand, tensor.select(dim, at), (dim, at))
+    return _into(draw, scope, operand, tensor.detach().select(dim, at), (dim, at))
 
 
 def _slice_scatter(draw: Draw, scope: Scope, operand: int) -> Drawn:
@@ -107,11 +107,11 @@ def _slice_scatter(draw: Draw, scope: Scope, operand: int) -> Drawn:
     dim = choice(draw, [d for d, n in enumerate(tensor.shape) if n])
     start = below(draw, tensor.shape[dim])
     stop = between(draw, start + 1, tensor.shape[dim])
-    return _into(draw, scope, operand, tensor.narrow(dim, start, stop - start), (dim, start, stop))
+    return _into(draw, scope, operand, tensor.detach().narrow(dim, start, stop - start), (dim, start, stop))
 
 
 def _diagonal_scatter(draw: Draw, scope: Scope, operand: int) -> Drawn:
-    return _into(draw, scope, operand, scope.tensor(operand).diagonal(), ())
+    return _into(draw, scope, operand, scope.tensor(operand).detach().diagonal(), ())
 
 
 def _into(draw: Draw, scope: Scope, operand: int, part: torch.Tensor, args: tuple[int, ...]) -> Drawn:

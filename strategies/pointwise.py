@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from strategies.draws import Draw, below, choice
+from strategies.draws import Draw, choice
 from strategies.dtypes import EXACT, TRUTH, Range, cast, kind, symmetric
 from strategies.scope import Operand, Scope
 from strategies.views import LARGEST
@@ -154,7 +154,7 @@ def draw_pure(
 ) -> list[int]:
     """An out-of-place pointwise statement, on this first operand if one is given. Returns the value that it defines."""
     if operand is None:
-        operand = below(draw, scope.count)
+        operand = choice(draw, scope.operands())
     fits = [
         op
         for op in operators

@@ -17,6 +17,7 @@ from executor.limits import EVERYTHING, Limits
 from executor.program import Param, Program
 from strategies import pointwise, smooth, views
 from strategies.draws import Draw, below, choice, more
+from strategies.gradients import DTYPES, draw_detached, draw_required, opened, perhaps_without, with_backward
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
 from strategies.lists import draw_lists
@@ -43,36 +44,47 @@ _NAMES = "abcd"
 
 @st.composite
 def programs(
-    draw: Callable[[st.SearchStrategy[Any]], Any], limits: Limits = EVERYTHING, *, exact: bool = True
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    limits: Limits = EVERYTHING,
+    *,
+    exact: bool = True,
+    gradients: bool = False,
 ) -> Program:
     """Programs that mix views, slices and in-place ops over inputs that share memory.
 
     `limits` say what the compiler under test takes; all programs lie within them. Every program runs in eager without an
     error, but for some whose last statement eager refuses; its elements are integers, arithmetic on them is exact in their
     dtype, and no write depends on the order in which elements are visited. Unless `exact`: then there are operators such as
-    `exp`, and results are near to what float64 gives.
+    `exp`, and results are near to what float64 gives. With `gradients`, some inputs require grad where they can, and the program
+    says how its caller goes backward; in some programs eager refuses that.
     """
-    return _program(Draw(draw), limits, exact=exact)
+    return _program(Draw(draw), limits, exact=exact, gradients=gradients)
 
 
-def _program(draw: Draw, limits: Limits, *, exact: bool) -> Program:
+def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Program:
     limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
     rare = below(draw, 3) == 2
     kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw, limits)
     stop = ("",) * -(-len(kinds) // _EACH_STOPS)
-    inputs, twins = draw_inputs(draw, scope, rare=rare)
+    inputs, twins = draw_inputs(draw, scope, rare=rare, first=DTYPES if gradients else ())
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
+    given = draw_required(draw, scope, inputs, twins) if gradients else None
+    if given is not None:
+        scope, kinds = opened(draw, limits, given), (*kinds, "detach")
+        pointwise.draw_pure(draw, scope)  # of an input that requires grad more often than not: leaves cannot be written
     draw.begin()
     kind = choice(draw, (*kinds, *("crossing",) * (len(kinds) // 2)))
     while kind and len(scope.recorder.calls) < LONGEST:
-        _statement(draw, scope, kind)
+        with perhaps_without(draw, scope):
+            _statement(draw, scope, kind)
         draw.begin()
         kind = choice(draw, (*stop, *kinds))
     params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
-    if limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
+    if given is None and limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
         return scope.recorder.program(params, None, twins)
-    return scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
+    program = scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
+    return program if given is None else with_backward(draw, program, given, limits)
 
 
 def _swarm(draw: Draw, limits: Limits) -> tuple[str, ...]:
@@ -92,7 +104,7 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         else:
             _WRITES[kind](draw, scope, choice(draw, targets))
     elif kind in ("view", "view+"):
-        operand = below(draw, scope.count)
+        operand = choice(draw, scope.operands())
         more_views = views.MORE_VIEWS if scope.whole(operand) else views.INNER_VIEWS
         op, args = views.draw_view(
             draw, scope.tensor(operand), more_views if kind == "view+" else views.VIEWS, scope.limits
@@ -104,6 +116,8 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         draw_move(draw, scope)
     elif kind == "metadata":
         draw_change(draw, scope)
+    elif kind == "detach":
+        draw_detached(draw, scope)
     else:
         pointwise.draw_pure(draw, scope, _PURE[kind])
 
@@ -139,7 +153,7 @@ def _outputs(draw: Draw, scope: Scope, inputs: list[int]) -> Arg:
     changed = set() if free else set(map(current, inputs)) - set(inputs)
     fits = [
         Ref(current(i))
-        for i in reversed(range(scope.count))
+        for i in scope.returnable()
         if scope.value(i).storage not in closed and current(i) not in changed
     ]
     if not fits:

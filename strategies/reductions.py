@@ -16,7 +16,7 @@ OPERATORS = (
 
 def draw_reduction(draw: Draw, scope: Scope) -> list[int]:
     """A reduction of one value. Returns the value that it defines."""
-    operand = below(draw, scope.count)
+    operand = choice(draw, scope.operands())
     tensor, own = scope.tensor(operand), scope.range(operand)
     if not scope.exact(operand):
         return [operand]

@@ -6,6 +6,7 @@ exact in their dtype, and comparison can be bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -128,6 +129,14 @@ class Scope:
             written = symmetric(written.magnitude)
         known = self.range(index) is not ANYTHING or self._ranges[home] == ANYTHING
         self._ranges[home] = self._ranges[home].hull(written) if known else ANYTHING
+
+    def operands(self) -> Sequence[int]:
+        """The values that a statement may begin with; what stands there twice is drawn as often."""
+        return range(self.count)
+
+    def returnable(self) -> Sequence[int]:
+        """The values that a program may return, the latest first; what stands there twice is drawn as often."""
+        return range(self.count - 1, -1, -1)
 
     def writable(self) -> list[int]:
         """Values that an in-place op may write: no two of their elements share memory."""

@@ -86,7 +86,7 @@ class _Printer:
         uses = Counter(itertools.chain(*operands, refs(self.program.outputs)))
         group: list[Call] = []
         for call, used in zip(self.program.calls, operands, strict=True):
-            follows = group and group[-1].results == used and uses[used[0]] == 1
+            follows = group and used and group[-1].results == used and uses[used[0]] == 1
             if follows and subscript([*group, call], self.scope):
                 group.append(call)
                 continue

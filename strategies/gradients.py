@@ -1,0 +1,187 @@
+"""Programs whose inputs require grad: which ones do, what autograd lets a statement do, and how the caller goes backward.
+
+While such a program is drawn its calls run under autograd, so that the graph itself tells which values carry gradients, and which
+are views that autograd would not let be written. A statement that eager would refuse is not made: its operands stand for its
+results, as with operators that are banned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from executor.interpreter import flatten
+from executor.limits import Limits
+from executor.memory import allocate
+from executor.program import Backward, Inputs, Iota, Program
+from executor.schema import changes_metadata, effects
+from strategies.draws import Draw, below, choice
+from strategies.dtypes import Range
+from strategies.scope import Operand, Scope
+
+# Not made of values that carry gradients. Gradients of ties are fractions; `as_strided` and views as another dtype have none for
+# some of their elements; in place, logical operators leave the gradient of what they overwrite; lists that are copied, and `out=`, have none.
+NOT_DIFFERENTIABLE = frozenset({
+    "aten.maximum.default", "aten.minimum.default", "aten.amax.default", "aten.amin.default", "aten.as_strided.default",
+    "aten.view.dtype", "aten._foreach_copy_.default", "aten.logical_not_.default", "aten.logical_or_.default",
+    "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
+})  # fmt: skip
+DTYPES = ("float32", "float32", "float64")  # of inputs that may require grad: in others gradients soon end
+_Meta = torch._C._autograd.CreationMeta  # noqa: SLF001 (no public way)
+
+
+class GradScope(Scope):
+    """A scope some of whose inputs require grad.
+
+    `careless`: what the backward pass needs may be written, so that eager refuses it.
+    """
+
+    def __init__(self, limits: Limits, *, careless: bool) -> None:
+        super().__init__(limits)
+        self.careless = careless
+        self._saved: dict[int, torch.UntypedStorage] = {}  # kept, so that their addresses stay unique
+
+    def operands(self) -> Sequence[int]:
+        """Those that carry gradients twice, and then all."""
+        every = range(self.count)
+        return [*(2 * [i for i in every if self.carries(i)]), *every]
+
+    def returnable(self) -> Sequence[int]:
+        """The caller goes backward from those that are computed from others and carry gradients: they come first, and often."""
+        every = [i for i in super().returnable() if usable(self.tensor(i))]
+        return [*(4 * [i for i in every if self.carries(i) and not self.tensor(i).is_leaf]), *every]
+
+    def carries(self, index: int) -> bool:
+        """Whether the value has a gradient."""
+        tensor = self.tensor(index)
+        return tensor.requires_grad and usable(tensor)
+
+    def writable(self) -> list[int]:
+        """Values that an in-place op on plain operands may write."""
+        return [
+            i for i in super().writable() if self._may_write(self.tensor(i), gradients=self.tensor(i).requires_grad)
+        ]
+
+    def emit(self, op: str, *args: Operand, range: Range | None = None, **kwargs: Any) -> list[int]:  # noqa: A002
+        """See `Scope.emit`; a call that autograd refuses, or that is not exact under it, is passed over."""
+        tensors = flatten([*args, *kwargs.values()])
+        if not self._accepts(op, args, kwargs, tensors):
+            return [self.recorder.ref(tensor).index for tensor in flatten(args)]
+        with torch.autograd.graph.saved_tensors_hooks(self._save, _lost):
+            return super().emit(op, *args, range=range, **kwargs)
+
+    def _save(self, tensor: torch.Tensor) -> None:
+        """Notes that the backward pass needs a tensor; nothing else, since nothing goes backward while programs are drawn."""
+        storage = tensor.untyped_storage()
+        self._saved[storage._cdata] = storage
+
+    def _accepts(
+        self, op: str, args: Sequence[Operand], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor]
+    ) -> bool:
+        if changes_metadata(op) or not all(map(usable, tensors)):
+            return False
+        carried = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if carried and op in NOT_DIFFERENTIABLE:
+            return False
+        effect = effects(op)
+        given = dict(zip(effect.names, args, strict=False)) | kwargs
+        written = flatten([given[name] for name in effect.writes if name in given])
+        return all(self._may_write(tensor, gradients=carried) for tensor in written)
+
+    def _may_write(self, tensor: torch.Tensor, *, gradients: bool) -> bool:
+        """Whether eager lets the tensor be written, and the backward pass does not need it; see `check_inplace` in torch."""
+        if not self.careless and tensor.untyped_storage()._cdata in self._saved:
+            return False
+        if not (gradients and torch.is_grad_enabled()):
+            return True
+        if not tensor._is_view():  # noqa: SLF001 (no public way)
+            return not (tensor.requires_grad and tensor.is_leaf)
+        plain = torch._C._autograd._get_creation_meta(tensor) is _Meta.DEFAULT  # noqa: SLF001
+        base = tensor._base  # noqa: SLF001
+        return plain and not (tensor.requires_grad and base is not None and base.is_leaf)
+
+
+def _lost(_: None) -> torch.Tensor:
+    raise AssertionError("nothing goes backward while programs are drawn")
+
+
+def usable(tensor: torch.Tensor) -> bool:
+    """Whether autograd lets the tensor be used: not if it is one of several views whose base was written since."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return False
+    return True
+
+
+def draw_required(draw: Draw, scope: Scope, indices: Sequence[int], twins: Sequence[tuple[int, int]]) -> Inputs | None:
+    """The drawn inputs of a scope, some of which require grad: one at least; None if none can."""
+    values = [scope.recorder.values[i] for i in indices]
+    storages = tuple(scope.recorder.storages)
+    eldest = dict(twins)
+    fits = [
+        k for k, value in enumerate(values)
+        if k not in eldest and _may_require(storages[value.storage].fill, value.dtype, lazy=value.conj or value.neg)
+    ]  # fmt: skip
+    if not fits:
+        return None
+    draw.begin()
+    names = ("leaf", "leaf", "rooted", "") if scope.limits.rooted_inputs else ("leaf", "leaf", "")
+    kinds = {k: choice(draw, names) for k in fits}
+    if not any(kinds.values()):
+        kinds[fits[0]] = "leaf"
+    kind = [kinds.get(eldest.get(k, k), "") for k in range(len(values))]
+    leaves, rooted = ([k for k, name in enumerate(kind) if name == wanted] for wanted in ("leaf", "rooted"))
+    return Inputs(storages, tuple(values), tuple(twins), tuple(leaves), tuple(rooted))
+
+
+def _may_require(fill: Any, dtype: str, *, lazy: bool) -> bool:
+    return isinstance(fill, Iota) and fill.dtype == dtype and dtype in DTYPES and not lazy
+
+
+def opened(draw: Draw, limits: Limits, inputs: Inputs) -> GradScope:
+    """A scope in which these inputs are given."""
+    draw.begin()
+    scope = GradScope(limits, careless=below(draw, 24) == 23)
+    held = allocate(msgspec.structs.replace(inputs, twins=()))  # each input is a value of its own
+    for tensor, value in zip(held.tensors, inputs.values, strict=True):
+        fill = inputs.storages[value.storage].fill
+        assert isinstance(fill, Iota), "drawn inputs count up"
+        scope.add_input(tensor, fill)
+    return scope
+
+
+@contextlib.contextmanager
+def perhaps_without(draw: Draw, scope: Scope) -> Iterator[None]:
+    """Now and then the block's statements stand under `no_grad`."""
+    if isinstance(scope, GradScope) and below(draw, 8) == 7:
+        with torch.no_grad():
+            yield
+    else:
+        yield
+
+
+def draw_detached(draw: Draw, scope: Scope) -> list[int]:
+    """A value without its gradient, on the same memory."""
+    operand = below(draw, scope.count)
+    return scope.emit("aten.detach.default", scope.tensor(operand))
+
+
+def with_backward(draw: Draw, program: Program, inputs: Inputs, limits: Limits) -> Program:
+    """The program with these inputs, and with how its caller goes backward: more often than not once, from all results."""
+    draw.begin()
+    plan = Backward(
+        seed=below(draw, 3),
+        left_out=(below(draw, 3),) if below(draw, 4) == 3 else (),
+        functional=below(draw, 3) == 2,
+        passes=2 if below(draw, 6) == 5 and limits.retained_graphs else 1,
+        apart=below(draw, 6) == 5 and limits.retained_graphs,
+        written=below(draw, 4) if below(draw, 10) == 9 and limits.written_results else None,
+    )
+    return msgspec.structs.replace(
+        program, leaves=inputs.leaves, rooted=inputs.rooted, backward=plan if plan != Backward() else None
+    )
