@@ -54,6 +54,7 @@ class Ban(Switches, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
 class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One known bug of one target.
 
+    `also` are further targets that have the bug, such as the same compiler with other kernels; there the case is not run.
     `versions` are ranges by package, such as {"torch": ">=2.10,<2.14"}; all must hold. `note` says what is wrong, and
     `url` where it is told. `case` is the name, or its digest, of a case that fails by it: run anew, it proves that the
     flag is not stale.
@@ -64,13 +65,14 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     note: str
     case: str
     url: str = ""
+    also: tuple[str, ...] = ()
     versions: dict[str, str] = {}
     match: Match = Match()
     ban: Ban = Ban()
 
     def concerns(self, target: str) -> bool:
         """Whether the flag is for this target, in the versions that are installed."""
-        return target == self.target and all(_holds(*entry) for entry in self.versions.items())
+        return target in (self.target, *self.also) and all(_holds(*entry) for entry in self.versions.items())
 
     def narrow(self, limits: Limits) -> Limits:
         """The limits without what the flag bans."""

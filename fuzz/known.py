@@ -62,12 +62,13 @@ class Known:
         return next((flag for flag in self.flags if fits(flag.match, facts)), None)
 
     def stale(self, target: Target, share: tuple[int, int] = (0, 1)) -> list[Stale]:
-        """The flags that do not hold any more: their cases are run again on the target.
+        """The flags of the target, not those of another that has the same bugs, that do not hold any more: their cases are run again.
 
         `share` is the number of a part of them and how many parts there are: workers divide them.
         """
         number, parts = share
-        checked = [(flag, self._fault(flag, target)) for flag in self.flags[number::parts]]
+        mine = [flag for flag in self.flags if flag.target == target.name]
+        checked = [(flag, self._fault(flag, target)) for flag in mine[number::parts]]
         return [Stale(flag, why) for flag, why in checked if why is not None]
 
     def _fault(self, flag: Flag, target: Target) -> str | None:

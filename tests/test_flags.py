@@ -38,6 +38,14 @@ def test_a_flag_is_read_and_narrows_the_limits(tmp_path: Path) -> None:
     assert narrow == Limits(numbers=False, empty_inputs=False, banned_ops=frozenset({"aten.t.default"}))
 
 
+def test_a_flag_holds_for_the_targets_that_share_the_bug_but_is_proved_on_its_own(tmp_path: Path) -> None:
+    (flag,) = _flags(tmp_path, GOOD.replace('target = "null"', 'target = "null"\nalso = ["pipeline:eager"]'))
+    assert flag.concerns("pipeline:eager")
+    assert not flag.concerns("pipeline")
+    assert Known((flag,)).stale(targets.get("pipeline:eager")) == []
+    assert Known((flag,)).stale(targets.get("null"))
+
+
 def test_versions_outside_the_range_switch_a_flag_off(tmp_path: Path) -> None:
     (flag,) = _flags(tmp_path, GOOD.replace(">=2.0", "<2.0"))
     assert not flag.concerns("null")
@@ -127,7 +135,7 @@ def test_a_flag_whose_case_is_right_or_missing_is_stale() -> None:
 
 def test_the_shipped_flags_are_well_formed_and_name_cases_of_their_targets() -> None:
     for flag in read():
-        assert flag.target in targets.names()
+        assert {flag.target, *flag.also} <= set(targets.names())
         cases = [path for path in (SHIPPED.parent / "cases").glob("*.json") if flag.case in path.stem]
         assert len(cases) == 1, flag.name
         assert flag.target.replace("_", "-").replace(":", "-") in cases[0].stem
