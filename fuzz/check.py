@@ -170,7 +170,7 @@ def examine(
             return Verdict(name, (), k, subject.program, unstable=reason)
         if eager.passed is not None and eager.passed.inexact:
             return Verdict(name, (), k, subject.program, unstable="gradients are larger than is exact in their dtypes")
-        result = followed(run(call, *way.build(), limit, state), subject.backward, limit, state)
+        result = followed(run(call, *way.build(), limit, state), subject.backward, limit, state, like=eager)
         refused = _refusal(compiler, subject, result.error)
         if refused is None and result.passed is not None:
             refused = _refusal(compiler, subject, result.passed.error)

@@ -32,28 +32,44 @@ class Result(NamedTuple):
 
 
 def followed(
-    run: Run, plan: Backward | None, seconds: float = 0, state: State | None = None, *, watched: bool = False
+    run: Run,
+    plan: Backward | None,
+    seconds: float = 0,
+    state: State | None = None,
+    *,
+    like: Run | None = None,
+    watched: bool = False,
 ) -> Run:
     """The run with what its caller saw of autograd and got by going backward; as it is where no input requires grad.
 
+    The caller goes backward from what the plan says, or from what it did in another run, as far as that is part of the graph.
     Takes at most `seconds`, if not 0. With `watched`, notes whether all gradients on the way were exact.
     """
     if run.error is not None or not run.memory.leaves:
         return run
+    plan = plan or PLAIN
     states = tuple((result.name, _state(run, result)) for result in results(run))
+    chosen = like.passed.roots if like is not None and like.passed is not None else _wanted(run, plan)
+    roots = [result for result in results(run) if result.position in chosen and _in_graph(result.tensor)]
     watch = _Watch() if watched else None
-    found = attempt(_go_back, (run, plan or PLAIN, watch), seconds, state)
-    passed = Passed(states, found.value or (), found.error, watch is not None and watch.inexact)
+    found = attempt(_go_back, (run, plan, roots, watch), seconds, state)
+    passed = Passed(
+        states,
+        tuple(root.position for root in roots),
+        found.value or (),
+        found.error,
+        watch is not None and watch.inexact,
+    )
     return run._replace(passed=passed, changed=(*run.changed, *found.changed))
 
 
 def results(run: Run) -> list[Result]:
     """The tensors among a run's outputs, and its inputs."""
     several = len(run.leaves) > 1
-    outputs = [(f"output {k}" if several else "output", leaf) for k, leaf in enumerate(run.leaves)]
-    inputs = [(f"input {k}", tensor) for k, tensor in enumerate(run.memory.tensors)]
-    found = [Result(name, k, tensor) for k, (name, tensor) in enumerate([*outputs, *inputs])]
-    return [result for result in found if isinstance(result.tensor, torch.Tensor)]
+    names = [f"output {k}" if several else "output" for k in range(len(run.leaves))]
+    names += [f"input {k}" for k in range(len(run.memory.tensors))]
+    found = zip(names, (*run.leaves, *run.memory.tensors), strict=True)
+    return [Result(name, k, leaf) for k, (name, leaf) in enumerate(found) if isinstance(leaf, torch.Tensor)]
 
 
 def _state(run: Run, result: Result) -> str:
@@ -78,26 +94,26 @@ def cotangent(plan: Backward, position: int, like: torch.Tensor) -> torch.Tensor
     return flat.reshape(like.shape).to(like.dtype)
 
 
-def roots(run: Run, plan: Backward) -> list[Result]:
-    """The results from which the caller goes backward: outputs, and inputs that the call wrote, unless the plan leaves them out."""
-    first_input = len(run.leaves)
-    return [
-        result
-        for result in results(run)
-        if result.position not in plan.left_out
-        and (result.position < first_input or result.position - first_input in run.written)
-        and state_of(result.tensor) == "part of the graph"
-    ]
+def _wanted(run: Run, plan: Backward) -> list[int]:
+    """The positions of the results from which the plan goes backward, where they are part of the graph."""
+    first = len(run.leaves)
+    wanted = [result.position for result in results(run) if result.position not in plan.left_out]
+    return [position for position in wanted if position < first or position - first in run.written]
 
 
-def _go_back(run: Run, plan: Backward, watch: _Watch | None) -> tuple[tuple[str, torch.Tensor | None], ...]:
+def _in_graph(tensor: torch.Tensor) -> bool:
+    return state_of(tensor) == "part of the graph"
+
+
+def _go_back(
+    run: Run, plan: Backward, roots: list[Result], watch: _Watch | None
+) -> tuple[tuple[str, torch.Tensor | None], ...]:
     if plan.written is not None:
         _write(run, plan.written)
     leaves, names = run.memory.leaves, leaf_names(run)
-    passes = [[root] for root in roots(run, plan)] if plan.apart else [roots(run, plan)]
-    passes = [group for group in passes if group] * plan.passes
+    passes = ([[root] for root in roots] if plan.apart else [roots] if roots else []) * plan.passes
     if watch is not None:
-        watch.see([root.tensor for group in passes for root in group])
+        watch.see([root.tensor for root in roots])
     found: list[tuple[str, torch.Tensor | None]] = []
     for number, group in enumerate(passes, 1):
         tensors = [root.tensor for root in group]

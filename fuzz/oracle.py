@@ -88,11 +88,10 @@ def _autograd(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismat
     one, other = eager.passed, compiled.passed
     if one is None or other is None:
         return
-    states = [Mismatch("autograd", name, expected, actual, f"{expected}, not {actual}")
-              for (name, expected), (_, actual) in zip(one.states, other.states, strict=False)
-              if expected != actual]  # fmt: skip
-    if states:
-        yield from states
+    for (name, here), (_, there) in zip(one.states, other.states, strict=False):
+        if here != there:
+            yield Mismatch("autograd", name, here, there, f"{here}, not {there}")
+    if one.roots != other.roots:
         return
     yield from _raised("backward-", "going backward", one.error, other.error)
     if one.error is None and other.error is None:
@@ -108,8 +107,8 @@ def _gradient(
     """Strides are not compared: autograd promises none."""
     if expected is None or actual is None:
         if expected is not actual:
-            sides = ["none" if side is None else "a gradient" for side in (expected, actual)]
-            yield Mismatch("gradient", where, *sides, f"{sides[0]}, not {sides[1]}")
+            here, there = ("none" if side is None else "a gradient" for side in (expected, actual))
+            yield Mismatch("gradient", where, here, there, f"{here}, not {there}")
     elif (expected.dtype, expected.shape) != (actual.dtype, actual.shape) or not is_dense(actual):
         yield Mismatch("gradient", where, _described(expected), _described(actual))
     elif not same_values(expected, actual) and not (close and _inexact(expected) and close(k, expected, actual)):

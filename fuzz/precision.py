@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from executor.memory import Memory, describe, to_bytes
-from executor.program import Backward, Inputs
+from executor.program import Backward
 from fuzz.gradients import followed
 from fuzz.runs import Run, run
 
@@ -80,7 +80,7 @@ def widen(memory: Memory) -> Memory:
         wide = base.to(getattr(torch, _WIDE.get(str(base.dtype)[6:], str(base.dtype)[6:])))
         data[value.storage], dtypes[value.storage] = to_bytes(wide), str(wide.dtype)[6:]
     values = tuple(msgspec.structs.replace(v, dtype=_WIDE.get(v.dtype, v.dtype)) for v in inputs.values)
-    wide_inputs = Inputs(inputs.storages, values, inputs.twins)
+    wide_inputs = msgspec.structs.replace(inputs, values=values)
     return Memory(data, dtypes, wide_inputs)
 
 

@@ -20,6 +20,7 @@ from fuzz.simpler_calls import (
     plainer_calls,
     plainer_lists,
 )
+from fuzz.simpler_gradients import fewer_blocks, fewer_gradients, plainer_backward
 from fuzz.simpler_inputs import (
     fewer_inputs,
     merged_inputs,
@@ -35,7 +36,7 @@ Step = Callable[[Program], Iterator[Program]]
 
 STEPS: tuple[Step, ...] = (
     bypassed, fewer_outputs, fewer_inputs, merged_inputs, plainer_contents, smaller_inputs, plainer_dtypes, plainer_calls,
-    plainer_lists, fewer_writes, plainer_arguments, named,
+    plainer_lists, fewer_writes, plainer_arguments, plainer_backward, fewer_gradients, fewer_blocks, named,
 )  # fmt: skip
 
 

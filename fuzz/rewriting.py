@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
+import torch
 
 from executor import memory
 from executor.args import Arg, Ref, Tuple, refs, rename, to_python
@@ -93,7 +94,10 @@ def rerecord(program: Program, inputs: Inputs) -> Program | None:
         msgspec.structs.replace(param, value=rename(param.value, lambda index: Ref(given[index])))
         for param in program.params
     ]
-    return recorder.program(params, rename(program.outputs, new), program.twins)
+    again = recorder.program(
+        params, rename(program.outputs, new), inputs.twins, leaves=inputs.leaves, rooted=inputs.rooted
+    )
+    return msgspec.structs.replace(again, backward=program.backward)
 
 
 def _refusal(recorder: Recorder) -> str | None:
@@ -102,7 +106,9 @@ def _refusal(recorder: Recorder) -> str | None:
 
 def _again(recorder: Recorder, call: Call, env: list[object]) -> None:
     args = [to_python(arg, env) for arg in call.args]
-    out = recorder.call(resolve(call.op), *args, **{name: to_python(arg, env) for name, arg in call.kwargs})
+    kwargs = {name: to_python(arg, env) for name, arg in call.kwargs}
+    with torch.no_grad() if call.no_grad else contextlib.nullcontext():
+        out = recorder.call(resolve(call.op), *args, **kwargs)
     for index, tensor in zip(call.results, returned(call.op, args, out), strict=True):
         env[index] = tensor
 
@@ -121,13 +127,22 @@ def compact(program: Program) -> Program:
     def new(index: int) -> Arg:
         return Ref(place[index])
 
-    return Program(
+    return msgspec.structs.replace(
+        program,
         storages=tuple(program.storages[i] for i in homes),
         values=tuple(msgspec.structs.replace(program.values[i], storage=home[program.values[i].storage]) for i in kept),
         params=tuple(msgspec.structs.replace(param, value=rename(param.value, new)) for param in program.params),
         calls=tuple(renamed(call, new) for call in program.calls),
         outputs=rename(program.outputs, new),
-        twins=program.twins,
         constants=tuple(place[i] for i in constants),
-        raises=program.raises,
     )
+
+
+def with_inputs_left(program: Program, left: Sequence[int]) -> Program:
+    """The program, whose parameters hold only the inputs at these positions now, with what it says of each position."""
+
+    def still(positions: Sequence[int]) -> tuple[int, ...]:
+        return tuple(left.index(position) for position in positions if position in left)
+
+    twins = tuple(pair for old in program.twins if len(pair := still(old)) == 2)
+    return msgspec.structs.replace(program, twins=twins, leaves=still(program.leaves), rooted=still(program.rooted))

@@ -49,12 +49,13 @@ class Run(NamedTuple):
 class Passed(NamedTuple):
     """What a caller sees of autograd after a call.
 
-    `states` are those of the outputs that are tensors, and of the inputs, each with its name, right after the call. `gradients` are
-    those of the leaves by name, None for a leaf that got none; of each pass, if they were asked for by `torch.autograd.grad`.
+    `states` are those of the outputs that are tensors, and of the inputs, each with its name, right after the call. `roots` are
+    the positions, among outputs and then inputs, of those from which the caller went backward. `gradients` are those of the leaves by name, None for a leaf that got none; of each pass, if they were asked for by `torch.autograd.grad`.
     `error` is what going backward raised. `inexact` says that a gradient on the way was too large for its dtype, if that was watched.
     """
 
     states: tuple[tuple[str, str], ...] = ()
+    roots: tuple[int, ...] = ()
     gradients: tuple[tuple[str, torch.Tensor | None], ...] = ()
     error: BaseException | None = None
     inexact: bool = False

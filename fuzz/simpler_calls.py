@@ -48,7 +48,8 @@ def plainer_calls(program: Program) -> Iterator[Program]:
     for k, call in enumerate(program.calls):
         plain = _plain(program, call)
         for args in _additions(call) if plain is not None else ():
-            calls = (*program.calls[:k], Call(plain or "", args, (), call.results), *program.calls[k + 1 :])
+            added = msgspec.structs.replace(call, op=plain or "", args=args, kwargs=())
+            calls = (*program.calls[:k], added, *program.calls[k + 1 :])
             candidate = rerecord(msgspec.structs.replace(program, calls=calls), program.entry)
             if candidate is not None and candidate != program:
                 yield candidate

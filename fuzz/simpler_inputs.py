@@ -9,7 +9,7 @@ import msgspec
 
 from executor.args import Arg, Ref, refs, rename
 from executor.program import Inputs, Iota, Literal, Program, Value, contiguous_strides, itemsize
-from fuzz.rewriting import compact, renamed, rerecord
+from fuzz.rewriting import compact, renamed, rerecord, with_inputs_left
 
 PLAIN_RAMP = 64  # bytes of a storage up to which a ramp needs no period to stay exact in any dtype
 
@@ -25,8 +25,7 @@ def fewer_inputs(program: Program) -> Iterator[Program]:
             continue
         kept = tuple(other for other in program.params if other is not param)
         left = [k for k, index in enumerate(program.inputs) if index not in held]
-        twins = tuple((left.index(a), left.index(b)) for a, b in program.twins if a in left and b in left)
-        yield compact(msgspec.structs.replace(program, params=kept, twins=twins))
+        yield compact(msgspec.structs.replace(with_inputs_left(program, left), params=kept))
 
 
 def merged_inputs(program: Program) -> Iterator[Program]:
@@ -44,9 +43,12 @@ def _standing_in(program: Program, gone: int, stand_in: int) -> Iterator[Program
     def new(index: int) -> Arg:
         return Ref(stand_in if index == gone else index)
 
+    left = [k for k, index in enumerate(program.inputs) if index != gone]
     params = tuple(param for param in program.params if param.value != Ref(gone))
     calls = tuple(renamed(call, new) for call in program.calls)
-    changed = msgspec.structs.replace(program, params=params, calls=calls, outputs=rename(program.outputs, new))
+    changed = msgspec.structs.replace(
+        with_inputs_left(program, left), params=params, calls=calls, outputs=rename(program.outputs, new)
+    )
     candidate = rerecord(changed, changed.entry)
     if candidate is not None:
         yield candidate

@@ -8,10 +8,12 @@ often.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from executor.memory import fill_tensor
-from executor.program import Inputs, Iota, Literal, Program, Storage, itemsize
+from executor.program import Inputs, Iota, Literal, Program, Storage, Value, itemsize
 from executor.targets import Target
 
 
@@ -64,7 +66,7 @@ def spread(inputs: Inputs) -> Inputs | None:
         values[k] = msgspec.structs.replace(value, offset=value.offset + copies[value.storage] * size)
         copies[value.storage] += 1
     storages = tuple(_repeated(storage, n) for storage, n in zip(inputs.storages, copies, strict=True))
-    return Inputs(storages, tuple(values)) if max(copies, default=0) > 1 else None
+    return _laid(inputs, storages, values) if max(copies, default=0) > 1 else None
 
 
 def parted(inputs: Inputs) -> Inputs | None:
@@ -88,7 +90,7 @@ def stretched(inputs: Inputs) -> Inputs | None:
         else value
         for value in inputs.values
     )
-    return Inputs(storages, values, inputs.twins)
+    return msgspec.structs.replace(inputs, storages=storages, values=values)
 
 
 def _one_dtype(inputs: Inputs, storage: int) -> bool:
@@ -122,7 +124,7 @@ def realias(inputs: Inputs) -> Inputs | None:
     values = inputs.values
     if len({value.storage for value in values}) < len(values):
         copies = tuple(msgspec.structs.replace(value, storage=k) for k, value in enumerate(values))
-        return Inputs(tuple(inputs.storages[value.storage] for value in values), copies)
+        return _laid(inputs, [inputs.storages[value.storage] for value in values], copies)
     for k, value in enumerate(values):
         for j, other in enumerate(values[:k]):
             if other.dtype == value.dtype != "int64" and other.shape == value.shape and other.strides == value.strides:
@@ -131,11 +133,13 @@ def realias(inputs: Inputs) -> Inputs | None:
     return None
 
 
-def _without_unused(inputs: Inputs, values: tuple) -> Inputs:  # type: ignore[type-arg]
+def _without_unused(inputs: Inputs, values: Sequence[Value]) -> Inputs:
     used = sorted({value.storage for value in values})
     place = {storage: i for i, storage in enumerate(used)}
-    return Inputs(
-        tuple(inputs.storages[i] for i in used),
-        tuple(msgspec.structs.replace(value, storage=place[value.storage]) for value in values),
-        (),
-    )
+    moved = [msgspec.structs.replace(value, storage=place[value.storage]) for value in values]
+    return _laid(inputs, [inputs.storages[i] for i in used], moved)
+
+
+def _laid(inputs: Inputs, storages: Sequence[Storage], values: Sequence[Value]) -> Inputs:
+    """The same inputs on other storages, each a tensor object of its own."""
+    return msgspec.structs.replace(inputs, storages=tuple(storages), values=tuple(values), twins=())

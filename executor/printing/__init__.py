@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from executor.printing.arguments import source
 from executor.printing.loading import load
-from executor.printing.memory import input_names, inputs, listing
+from executor.printing.memory import input_names, inputs, leaves, listing
 from executor.printing.printer import function
 
-__all__ = ["function", "input_names", "inputs", "listing", "load", "source"]
+__all__ = ["function", "input_names", "inputs", "leaves", "listing", "load", "source"]

@@ -23,19 +23,43 @@ _EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8
 
 
 def inputs(inputs: Inputs, names: Sequence[str]) -> list[str]:
-    """Lines that leave `names[k]` as input k, laid out, filled and shared as `executor.memory.allocate(inputs)` does."""
-    prefix = "s"
-    while any(name.startswith(prefix) for name in names):
-        prefix += "_"
+    """Lines that leave `names[k]` as input k, laid out, filled and shared as `executor.memory.allocate(inputs)` does.
+
+    Storages come first, then what lies below the inputs that are no leaves though they require grad.
+    """
+    prefix = _prefix(names)
     lines: list[str] = []
     for i, storage in enumerate(inputs.storages):
         lines += _storage_lines(f"{prefix}{i}", storage)
+    for i in _rooted_storages(inputs):
+        lines.append(f"{prefix}{i}_root = {prefix}{i}.clone().requires_grad_()")
+        lines.append(f"{prefix}{i}_base = {prefix}{i}.detach().copy_({prefix}{i}_root)")
     twins = dict(inputs.twins)
     for i, value in enumerate(inputs.values):
-        storage = inputs.storages[value.storage]
-        placed = _placed(f"{prefix}{value.storage}", *_elements(storage), value)
+        flat = f"{prefix}{value.storage}{'_base' if i in inputs.rooted else ''}"
+        placed = _placed(flat, *_elements(inputs.storages[value.storage]), value)
+        placed += ".detach().requires_grad_()" if i in inputs.leaves else ""
         lines.append(f"{names[i]} = {names[twins[i]] if i in twins else placed}")
     return lines
+
+
+def leaves(inputs: Inputs, names: Sequence[str]) -> list[str]:
+    """The names, in the lines of `inputs`, of the tensors that gradients flow to, in the order of `Memory.leaves`."""
+    twins, prefix = dict(inputs.twins), _prefix(names)
+    own = [names[position] for position in inputs.leaves if position not in twins]
+    return [*own, *(f"{prefix}{i}_root" for i in _rooted_storages(inputs))]
+
+
+def _prefix(names: Sequence[str]) -> str:
+    """What the names of storages begin with, and those of inputs do not."""
+    prefix = "s"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
+
+
+def _rooted_storages(inputs: Inputs) -> list[int]:
+    return sorted({inputs.values[position].storage for position in inputs.rooted})
 
 
 def constant(storage: Storage, value: Value) -> str:

@@ -56,15 +56,19 @@ class _Printer:
         for index in program.constants:
             value = program.values[index]
             self.lines.append(f"{self.name(index)} = {constant(program.storages[value.storage], value)}")
-        for group in self.groups():
-            text = subscript(group, self.scope) if len(group) > 1 else None
-            if changes_metadata(group[0].op):
-                self.lines.append(self.change(group[0]))
-            else:
-                self.lines.append(self.statement(group[-1], text or spell(group[0], self.scope)))
+        for no_grad, groups in itertools.groupby(self.groups(), lambda group: group[0].no_grad):
+            self.lines += ["with torch.no_grad():"] if no_grad else []
+            self.lines += ["    " * no_grad + self.line(group) for group in groups]
         self.lines.append(f"return {self.returned(program.outputs)}")
         body = "".join([f"    {line}\n" for line in self.lines])
         return f"def {name}({', '.join(params)}):\n{body}"
+
+    def line(self, group: Sequence[Call]) -> str:
+        """Calls that stand together as one line."""
+        text = subscript(group, self.scope) if len(group) > 1 else None
+        if changes_metadata(group[0].op):
+            return self.change(group[0])
+        return self.statement(group[-1], text or spell(group[0], self.scope))
 
     def unpack(self, param: Param, name: str) -> None:
         """Names the values that a parameter holds."""
@@ -87,7 +91,7 @@ class _Printer:
         group: list[Call] = []
         for call, used in zip(self.program.calls, operands, strict=True):
             follows = group and used and group[-1].results == used and uses[used[0]] == 1
-            if follows and subscript([*group, call], self.scope):
+            if follows and group[0].no_grad == call.no_grad and subscript([*group, call], self.scope):
                 group.append(call)
                 continue
             if group:

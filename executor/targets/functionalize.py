@@ -46,6 +46,7 @@ class Functionalize(Target):
         written_inputs_returned=False,
         overlapping_as_strided=False,
         raising=False,
+        gradients=False,  # it is below autograd: what it returns has the history of what it ran
         banned_ops=_BANNED,
     )
 

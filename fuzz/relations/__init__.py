@@ -80,11 +80,11 @@ def _names(text: str) -> tuple[str, ...]:
 def rewritten(program: Program, relation: str, limits: Limits = EVERYTHING) -> Program | None:
     """The program rewritten by the relation of this name, always in the same way.
 
-    None if the relation does not apply, or what comes out is the same again, or not within the limits. Raises `RelationError` if there is no
-    such relation.
+    None if the relation does not apply, or what comes out is the same again, or not within the limits, or inputs require grad:
+    to autograd a rewriting may mean something else. Raises `RelationError` if there is no such relation.
     """
     (name,) = _names(relation)
-    if not RELATIONS[name].applies(program):
+    if program.leaves or program.rooted or not RELATIONS[name].applies(program):
         return None
     found = RELATIONS[name].rewrite(program, random.Random(f"{name}/{program.digest}"))
     if found is None or found == program or limits.refuse(found) is not None:
