@@ -45,6 +45,7 @@ class Coverage(msgspec.Struct, kw_only=True):
     values of each. `looked_at` is in how many of them memory was looked at: `inputs` counts their pairs of inputs by how
     they lie, `dependences` the pairs of accesses by kind and by how they lie. `compiled` is of how many the compilation is
     known. `features` counts the programs that have a thing, of those that were looked at or whose compilation is known.
+    `tally` is what the target counted itself, see `Target.tally`; shrinking is part of that.
     """
 
     programs: int = 0
@@ -55,6 +56,7 @@ class Coverage(msgspec.Struct, kw_only=True):
     dtypes: dict[str, int] = {}
     inputs: dict[str, int] = {}
     dependences: dict[str, int] = {}
+    tally: dict[str, int] = {}
 
     def __add__(self, other: Coverage) -> Coverage:
         summed: dict[str, Any] = {}

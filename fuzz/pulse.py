@@ -31,7 +31,7 @@ class Pulse:
     """
 
     def __init__(self, journal: Journal, target: Target, shard: int, counts: Mapping[str, int]) -> None:
-        self._journal, self._name, self._shard, self._counts = journal, target.name, shard, counts
+        self._journal, self._target, self._shard, self._counts = journal, target, shard, counts
         # A slow compiler leaves time to look at all programs.
         self._seen = Counts(1 if isinstance(target, Isolated) else EVERY)
         self._phase = ""
@@ -74,7 +74,8 @@ class Pulse:
     def coverage(self) -> None:
         """Writes the coverage since the last time."""
         self._counted = time.monotonic()
-        self._write("coverage", counts=msgspec.to_builtins(self._seen.take()))
+        seen = msgspec.structs.replace(self._seen.take(), tally=self._target.tally())
+        self._write("coverage", counts=msgspec.to_builtins(seen))
 
     def _write(self, event: str, **fields: object) -> None:
-        self._journal.write(event, target=self._name, shard=self._shard, **fields)
+        self._journal.write(event, target=self._target.name, shard=self._shard, **fields)

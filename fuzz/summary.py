@@ -15,7 +15,7 @@ from executor.limits import Limits
 from fuzz import journal
 from fuzz.accounts import FAILURES, NOTABLE, accounts
 from fuzz.coverage import Coverage
-from fuzz.options import NO_FLAGS, Options
+from fuzz.options import GRADIENTS, NO_FLAGS, Options
 from fuzz.relations import NONE
 from fuzz.throughput import intervals
 
@@ -151,6 +151,8 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         notable = [f"{target.counts[outcome]} {outcome}" for outcome in NOTABLE if target.counts[outcome]]
         if notable:
             yield f"{name}: of these programs {', '.join(notable)}"
+        if target.coverage.tally:
+            yield f"{name}: {', '.join(_tallied(target.coverage.tally))}"
         yield from (f"{name}: stale flag {flag}: {why}" for flag, why in target.stale.items())
     for event in summary.killed:
         yield f"{event['target']}: shard {event['shard']} was killed while it judged a program, saved as {event['path']}"
@@ -159,6 +161,13 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
     yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
     yield f"journals: {options.folder}"
+
+
+def _tallied(tally: dict[str, int]) -> Iterator[str]:
+    """Each count in words; one whose name begins with another's also as a share of that."""
+    for name, count in tally.items():
+        whole = next((tally[other] for other in tally if other != name and name.startswith(other)), 0)
+        yield f"{count:,} {name}{f' ({count / whole:.0%})' if whole else ''}"
 
 
 def _finding(finding: dict[str, Any]) -> Iterator[str]:
@@ -184,6 +193,7 @@ def rerun(options: Options, target: str, number: int) -> str:
         f"{'' if options.exact else ' --fuzz-float'}{_flags(options)}"
         f"{f' --fuzz-against {options.against}' if options.against else ''}"
         f"{f' --fuzz-relations {options.relations}' if options.relations != NONE else ''}"
+        f"{f' --fuzz-gradients {options.gradients}' if options.gradients != GRADIENTS[0] else ''}"
     )
 
 

@@ -38,12 +38,18 @@ class Misbehaving(Target):
 
     def __init__(self, trigger: str = "mul_") -> None:
         self.trigger = trigger
+        self.compiled = 0
+
+    def tally(self) -> dict[str, int]:
+        taken, self.compiled = self.compiled, 0
+        return {"compiled": taken}
 
     @abstractmethod
     def misbehave(self, args: Sequence[torch.Tensor]) -> None: ...
 
     def compile(self, fn: Callable[..., Any], example_args: Sequence[Any]) -> Callable[..., Any]:
         assert isinstance(fn, Program)
+        self.compiled += 1
         if not holds(fn, self.trigger):
             return fn
 

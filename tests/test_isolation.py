@@ -147,6 +147,15 @@ def test_verdicts_and_wrong_requests_are_those_of_a_check_in_this_process(box: S
         check(right(), target=Isolated(targets.get("pipeline"), box), bounds={"speed": 1})
 
 
+def test_what_a_target_counts_in_its_workers_adds_up_until_it_is_asked_for(box: Sandbox) -> None:
+    compiler = isolated(misbehaving.Segfault, box)
+    compiler.tally()
+    for program in (right(), wrong(), right()):  # the second ends its worker, which counts no more
+        check(program, target=compiler)
+    assert compiler.tally() == {"compiled": 2}
+    assert compiler.tally() == {}
+
+
 def test_a_safe_target_stays_here() -> None:
     null = targets.get("null")
     with contained(null) as compiler:

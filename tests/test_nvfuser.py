@@ -16,7 +16,7 @@ from executor.backends.nvfuser import NvFuser, rules
 from executor.backends.nvfuser.body import body_of
 from executor.backends.nvfuser.definition import common_dtype
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
-from executor.backends.nvfuser.fusion import kernel_names
+from executor.backends.nvfuser.fusion import Tally, fusion_of, kernel_names
 from executor.backends.nvfuser.operators import OPERATORS
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.errors import AliasRaceError, TargetError
@@ -218,6 +218,16 @@ def test_bodies_differ_by_layout() -> None:
     assert len(bodies) == 4
 
 
+def test_the_cache_counts_what_it_had_since_it_was_asked() -> None:
+    tally = Tally()
+    tally.take()
+    body = body_of(only_region(trace(lambda x: (x + 5) * x, torch.ones(11))))
+    first, again = fusion_of(body), fusion_of(body)
+    assert first is again
+    assert tally.take() == {"fusions": 2, "fusions from the cache": 1}
+    assert tally.take() == {}
+
+
 def test_kernel_names() -> None:
     code = "// text\n__global__ void nvfuser_pointwise_f0_c1_r0_g2(Tensor<float, 1, 1> T0) {\n}\n__global__ void b(int x) {}"
     assert kernel_names(code) == ("nvfuser_pointwise_f0_c1_r0_g2", "b")
@@ -244,7 +254,7 @@ def test_moved_functions_write_through() -> None:
 
 
 @needs_no_gpu
-@pytest.mark.parametrize("name", ["pipeline:nvfuser", "thunder:nvfuser"])
+@pytest.mark.parametrize("name", ["pipeline:nvfuser", "pipeline:nvfuser:validated", "thunder:nvfuser"])
 def test_targets_say_what_they_need(name: str) -> None:
     with pytest.raises(TargetError, match="needs a CUDA device"):
         targets.get(name)

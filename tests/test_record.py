@@ -20,7 +20,7 @@ from fuzz.journal import Journal, JournalError, write_whole
 from fuzz.junit import junit
 from fuzz.options import Options
 from fuzz.record import Record, RunError
-from fuzz.summary import summarize
+from fuzz.summary import closing_lines, summarize
 from fuzz.throughput import PARTS, intervals, spread
 
 
@@ -41,7 +41,10 @@ def run(folder: Path, *findings: dict[str, Any]) -> Options:
                 "begin", target=name, shard=shard, limits={"banned_dtypes": ["bool"]}, versions={"torch": "2"}
             )
             journal.write("phase", target=name, shard=shard, phase="generate")
-            counted = msgspec.to_builtins(Coverage(programs=9, looked_at=3, operators={"aten.add.Tensor": 4}))
+            counts = Coverage(
+                programs=9, looked_at=3, operators={"aten.add.Tensor": 4}, tally={"kernels": 8, "kernels kept": 3}
+            )
+            counted = msgspec.to_builtins(counts)
             journal.write("coverage", target=name, shard=shard, counts=counted)
             journal.write("batch", target=name, shard=shard, counts={"ok": 40, "failed": 2}, batches=1, seconds=2.0)
             if (name, shard) != ("thunder", 1):
@@ -56,11 +59,18 @@ def made(folder: Path, *findings: dict[str, Any]) -> Record:
     return record.record(chosen, summarize(chosen), 1, "finished")
 
 
+def test_what_a_target_counted_is_printed_with_shares(tmp_path: Path) -> None:
+    chosen = run(tmp_path)
+    assert "null: 16 kernels, 6 kernels kept (38%)" in list(closing_lines(chosen, summarize(chosen)))
+
+
 def test_a_record_holds_all_of_the_run_and_comes_back(tmp_path: Path) -> None:
     found = made(tmp_path, finding("s1", known=True), finding("s2", known=False))
     null, thunder = found.targets["null"], found.targets["thunder"]
     assert (null.programs, null.failures, null.outcomes) == (84, 4, {"ok": 80, "failed": 4})
-    assert null.coverage == Coverage(programs=18, looked_at=6, operators={"aten.add.Tensor": 8})
+    assert null.coverage == Coverage(
+        programs=18, looked_at=6, operators={"aten.add.Tensor": 8}, tally={"kernels": 16, "kernels kept": 6}
+    )
     assert "aten.add.Tensor" not in null.never_reached["operators"]
     assert "bool" not in null.never_reached["dtypes"], "the target does not take it"
     assert null.never_reached["inputs"][0] == APART

@@ -58,6 +58,10 @@ class Backend(ABC):
         """Whether a call that writes nothing may be part of a region."""
         return self.refusal(program, call) is None
 
+    def tally(self) -> dict[str, int]:
+        """What the backend did in this process since it was asked last, by name; by default it counts nothing."""
+        return {}
+
     @abstractmethod
     def compile(self, region: Region) -> Kernel:
         """A function from the region's inputs to its outputs, in their order.

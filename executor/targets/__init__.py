@@ -25,6 +25,7 @@ _BUILT_IN = {
     "pipeline": "executor.targets.pipeline:weak_memory",
     "pipeline:eager": "executor.targets.pipeline:eager",
     "pipeline:nvfuser": "executor.targets.cuda:pipeline",
+    "pipeline:nvfuser:validated": "executor.targets.cuda:validated",
     "aot_eager": "executor.targets.torch_compile:aot_eager",
     "aot_eager:breaks": "executor.targets.torch_compile:aot_eager_breaks",
     "inductor": "executor.targets.torch_compile:inductor",

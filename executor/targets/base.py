@@ -29,7 +29,7 @@ class Target(Protocol):
 
     name: str
     about: str = ""
-    limits: Limits = Limits(metadata_mutation=False)  # who takes changes of metadata says so
+    limits: Limits = Limits(metadata_mutation=False, gradients=False)  # who takes more says so
     unsafe: bool = False
     needs_source: bool = True
     stages: Mapping[str, Target] = MappingProxyType({})
@@ -44,6 +44,10 @@ class Target(Protocol):
 
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:  # noqa: ARG002 - a default for all
         """Counts that describe what `compiled`, which has been called, became; lower is better."""
+        return {}
+
+    def tally(self) -> dict[str, int]:
+        """What the target did in this process since it was asked last, by name: what a campaign's totals should say of it."""
         return {}
 
     def versions(self) -> dict[str, str]:
@@ -84,6 +88,7 @@ class Adapter(Target):
             "stages",
             "fine_stages",
             "metrics",
+            "tally",
             "versions",
             "script",
             "refusal",

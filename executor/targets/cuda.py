@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from executor.args import Arg, Device, Dict, List, Tuple
+from executor.backends.nvfuser import NvFuser
 from executor.backends.nvfuser.loading import nvfuser
 from executor.errors import TargetError
 from executor.program import Program
@@ -51,6 +52,10 @@ class OnCuda(Target):
     def metrics(self, compiled: Callable[..., Any]) -> dict[str, int]:
         """The compiler's own counts."""
         return self._inner.metrics(compiled.inner) if isinstance(compiled, Moved) else {}
+
+    def tally(self) -> dict[str, int]:
+        """The inner target's own."""
+        return self._inner.tally()
 
     def versions(self) -> dict[str, str]:
         """With nvFuser's version, and the GPU's name."""
@@ -105,8 +110,14 @@ def placed(program: Program, device: str) -> Program:
 
 def pipeline() -> OnCuda:
     """Our compiler with nvFuser."""
-    nvfuser()
-    return OnCuda(Pipeline("pipeline:nvfuser", "nvfuser"), "our compiler, its regions as nvFuser kernels on the GPU")
+    about = "our compiler, its regions as nvFuser kernels on the GPU"
+    return OnCuda(Pipeline("pipeline:nvfuser", NvFuser()), about)
+
+
+def validated() -> OnCuda:
+    """The same, with nvFuser's evaluation on the host as a second oracle."""
+    about = "the same, each kernel compared with nvFuser's own evaluation on the host"
+    return OnCuda(Pipeline("pipeline:nvfuser:validated", NvFuser(validate=True)), about)
 
 
 def thunder() -> OnCuda:

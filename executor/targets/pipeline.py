@@ -17,7 +17,7 @@ class Pipeline(Target):
     """`executor.jit` with a backend and a way to lower partial overlaps."""
 
     needs_source = False
-    limits = Limits(metadata_mutation=False)  # a value of a compiled program has one geometry
+    limits = Limits(metadata_mutation=False, gradients=False)  # a value of a compiled program has one geometry
     fine_stages = True
 
     def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto", about: str = "") -> None:
@@ -39,6 +39,10 @@ class Pipeline(Target):
         if details:
             counts["kernels"] = sum(len(detail.kernels) for detail in details) + counts["copies"]
         return counts
+
+    def tally(self) -> dict[str, int]:
+        """What the backend counts, if it counts anything."""
+        return self._backend.tally() if isinstance(self._backend, Backend) else {}
 
     def script(self) -> list[str]:
         """See `Target.script`; the compiler under test is ours, so it is imported."""

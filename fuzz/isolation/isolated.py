@@ -23,6 +23,7 @@ class Isolated(Elsewhere, Adapter):
         self.sandbox = sandbox
         self.stages = {stage: Stage(part, self.name, stage, sandbox) for stage, part in inner.stages.items()}
         self.reset = sandbox.refresh  # type: ignore[method-assign]
+        self.tally = sandbox.tally  # type: ignore[method-assign]
 
     def judge(self, program: Program, calls: Sequence[Inputs], bounds: Mapping[str, int], *, exact: bool) -> Verdict:
         """See `fuzz.check.Elsewhere`."""
@@ -40,6 +41,7 @@ class Stage(Isolated):
     def __init__(self, inner: Target, whole: str, stage: str, sandbox: Sandbox) -> None:
         Adapter.__init__(self, inner)
         self.name, self.sandbox, self.stages = f"{whole}/{stage}", sandbox, {}
+        self.tally = sandbox.tally  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Task(msgspec.Struct, frozen=True):
 class Judged(msgspec.Struct, frozen=True):
     """A `Verdict` without the program. `problem` says why there is none: what the program or the request lacks.
 
-    `spoilt` says that the worker can judge no more.
+    `spoilt` says that the worker can judge no more. `tally` is the target's own, see `Target.tally`.
     """
 
     mismatches: tuple[Mismatch, ...] = ()
@@ -38,6 +38,7 @@ class Judged(msgspec.Struct, frozen=True):
     unstable: str | None = None
     problem: str | None = None
     spoilt: bool = False
+    tally: dict[str, int] = {}
 
     @classmethod
     def of(cls, verdict: Verdict) -> Judged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,6 +54,7 @@ class Sandbox:
     ) -> None:
         self.name, self.seconds, self.memory = name, seconds, memory
         self.late: list[Verdict] = []
+        self._tally: Counter[str] = Counter()
         self._folder = TemporaryDirectory(prefix="aliasfuzz-")
         self._stacks = stacks or Path(self._folder.name, "stacks")
         self._host = Host(name, self._stacks, python)
@@ -83,6 +85,12 @@ class Sandbox:
             self._hung = verdict.symptom == "timeout"
         return verdict
 
+    def tally(self) -> dict[str, int]:
+        """What the workers counted since this was asked last; see `Target.tally`."""
+        found = dict(self._tally)
+        self._tally.clear()
+        return found
+
     def refresh(self) -> None:
         """Has the target forget earlier programs, by a new worker where that costs little."""
         if self._current() is None:
@@ -108,6 +116,7 @@ class Sandbox:
         except BaseException:
             self._end()  # it may still be at work on this program
             raise
+        self._tally.update(judged.tally)
         if judged.spoilt:
             self._end()
         if judged.problem is not None:

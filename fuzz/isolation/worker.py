@@ -47,6 +47,8 @@ def work(name: str, connection: Connection, stacks: Path) -> None:
         faulthandler.cancel_dump_traceback_later()
         if judged.mismatches and gpu_lost():
             judged = msgspec.structs.replace(judged, spoilt=True)
+        if judged.problem is None:
+            judged = msgspec.structs.replace(judged, tally=targets.get(task.target).tally())
         connection.send_bytes(msgspec.msgpack.encode(judged))
 
 

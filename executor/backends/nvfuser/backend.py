@@ -10,7 +10,7 @@ import torch
 from executor.backends.base import Backend, Detail, Detailed, Kernel
 from executor.backends.nvfuser import rules
 from executor.backends.nvfuser.body import body_of
-from executor.backends.nvfuser.fusion import Fusion, fusion_of
+from executor.backends.nvfuser.fusion import Fusion, Tally, fusion_of
 from executor.backends.nvfuser.loading import nvfuser
 from executor.backends.nvfuser.settling import settled
 from executor.backends.nvfuser.views import squeezed
@@ -29,15 +29,23 @@ if TYPE_CHECKING:
 class NvFuser(Backend):
     """Takes what its rules allow. `early`: whether kernels make write-backs themselves where that is safe.
 
+    `validate`: whether each run is also compared with nvFuser's own evaluation on the host, a second oracle: it tells a
+    fault of the compiler from one in what it was sent. A difference is an `EvaluationError`.
+
     Raises `TargetError` where there is no CUDA device or nvFuser is not installed.
     """
 
     name = "nvfuser"
     cost = CostModel(seconds_per_blend=math.inf)  # a blend in a fusion was slower each time (docs/nvfuser.md)
 
-    def __init__(self, *, early: bool = True) -> None:
+    def __init__(self, *, early: bool = True, validate: bool = False) -> None:
         nvfuser()
-        self.early = early
+        self.early, self.validate = early, validate
+        self._tally = Tally()
+
+    def tally(self) -> dict[str, int]:
+        """How many fusions were asked for since this was asked last, and how many the cache had."""
+        return self._tally.take()
 
     def refusal(self, program: Program, call: Call) -> str | None:
         """See `rules.refusal`."""
@@ -57,22 +65,25 @@ class NvFuser(Backend):
 
     def compile(self, region: Region) -> Kernel:
         """A kernel that compiles when it runs first, unless a region of the same body did."""
-        return FusedKernel(region)
+        return FusedKernel(region, validate=self.validate)
 
 
 class FusedKernel(Detailed):
     """Runs one region."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, *, validate: bool = False) -> None:
         self.fusion: Fusion = fusion_of(body_of(region))
-        self._region = region
+        self._region, self._validate = region, validate
         self._thin = any(1 in region.program.values[v].shape for v in region.inputs)
         self._movable = [v in region.aliases for v in region.outputs]
         self._values = [region.program.values[v] for v in region.outputs]
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The region's outputs. They share memory only with inputs from which moves alone lead to them."""
-        made = self.fusion.run([tensor.squeeze() for tensor in inputs] if self._thin else inputs)
+        thin = [tensor.squeeze() for tensor in inputs] if self._thin else inputs
+        if self._validate:
+            self.fusion.validate(thin)
+        made = self.fusion.run(thin)
         given = {tensor.untyped_storage()._cdata for tensor in inputs}
         taken: set[int] = set()
         for i, (tensor, value) in enumerate(zip(made, self._values, strict=True)):

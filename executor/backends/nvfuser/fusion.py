@@ -21,6 +21,10 @@ KEPT = 4096  # fusions
 _EXACT = ["fma"]  # a product and a sum are rounded each, as in eager
 
 
+class EvaluationError(Exception):
+    """A fusion's results differ from those of nvFuser's own evaluation on the host: the compiler is at fault, not the definition."""
+
+
 class Fusion:
     """A body, compiled when it runs first. Stores that the body wants early are made late if it takes several kernels."""
 
@@ -39,6 +43,18 @@ class Fusion:
         for (target, _), value in zip(body.early, made[len(body.outputs) :], strict=True):
             inputs[target].copy_(value)
         return made[: len(body.outputs)]
+
+    def validate(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Has nvFuser evaluate the late definition on the host, on copies of the inputs, beside a run of its kernels.
+
+        Raises `EvaluationError` where the two differ.
+        """
+        copies = [_copy(tensor) for tensor in inputs]
+        device = None if inputs else self.body.device
+        try:
+            self._late_definition().validate(copies, device=device, _disable_options=_EXACT)
+        except (AssertionError, RuntimeError) as error:
+            raise EvaluationError(f"nvFuser's kernels and its evaluation on the host differ: {error}") from error
 
     def detail(self, inputs: Sequence[torch.Tensor]) -> Detail:
         """What serves inputs like these, found on stand-ins for them."""
@@ -84,9 +100,21 @@ def kernel_names(code: str) -> tuple[str, ...]:
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of ones laid out and aligned alike, on memory of its own."""
     skip = tensor.data_ptr() % ALIGNMENT // tensor.itemsize
-    count = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = torch.ones(skip + count, dtype=tensor.dtype, device=tensor.device)
+    flat = torch.ones(skip + _extent(tensor), dtype=tensor.dtype, device=tensor.device)
     return flat.as_strided(tensor.shape, tensor.stride(), skip)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with the same elements, laid out and aligned alike, on memory of its own."""
+    found = _stand_in(tensor)
+    extent = (_extent(tensor),), (1,)
+    found.as_strided(*extent).copy_(tensor.as_strided(*extent))
+    return found
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """How many elements of memory lie between its first and its last one, both counted."""
+    return 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 class CacheInfo(NamedTuple):
@@ -106,3 +134,17 @@ def cache_info() -> CacheInfo:
     """Hits and misses of this process so far."""
     found = fusion_of.cache_info()
     return CacheInfo(found.hits, found.misses)
+
+
+class Tally:
+    """What the cache did since this was asked last."""
+
+    def __init__(self) -> None:
+        self._before = CacheInfo(0, 0)
+
+    def take(self) -> dict[str, int]:
+        """How many fusions were asked for, and how many of them the cache had."""
+        now, before = cache_info(), self._before
+        self._before = now
+        hits, misses = now.hits - before.hits, now.misses - before.misses
+        return {"fusions": hits + misses, "fusions from the cache": hits} if hits + misses else {}
