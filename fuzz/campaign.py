@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from corpus.signature import Signature
@@ -29,6 +30,7 @@ from fuzz.journal import Journal
 from fuzz.keeper import REPEATS, Finding, Keeper
 from fuzz.known import Known
 from fuzz.muting import Muting
+from fuzz.options import GRADIENTS
 from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
@@ -37,6 +39,7 @@ from fuzz.relations import Choice, rewriting
 from strategies.programs import programs
 
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
+WITH_GRADIENTS = 4  # one batch in so many has inputs that require grad
 OTHERS_SHARE = 8  # a failure met on the way is shrunk for such a part of the time for one
 
 
@@ -47,7 +50,8 @@ class Plan:
     `flags` are those that are on; the shards divide among them the work of proving these, `shards` in all.
     `against` is another compiler: failures that it shares are passed over (see `fuzz.against`).
     Unless `exact`, programs hold operators such as `exp`, and are judged against float64.
-    `relations` says which programs are tried once more, rewritten, and how (see `fuzz.relations`).
+    `relations` says which programs are tried once more, rewritten, and how (see `fuzz.relations`). `gradients` says in which
+    batches inputs require grad, one of `fuzz.options.GRADIENTS`, where the target takes that.
     `time_limit` and `memory_limit` are those of one program on an unsafe target; see `fuzz.isolation`.
     """
 
@@ -64,6 +68,7 @@ class Plan:
     exact: bool = True
     against: str = ""
     relations: Choice = field(default_factory=Choice)
+    gradients: str = GRADIENTS[0]
 
 
 @dataclass
@@ -92,6 +97,11 @@ def batch_seed(seed: int, target: str, shard: int, batch: int) -> int:
 def called_again(seed: int) -> bool:
     """Whether the functions of the batch with this seed are called several times."""
     return seed % CALLED_AGAIN == 0
+
+
+def with_gradients(seed: int, gradients: str) -> bool:
+    """Whether inputs require grad in the batch with this seed: in all, in none, or in some of them."""
+    return gradients == "all" or (gradients == "some" and seed // CALLED_AGAIN % WITH_GRADIENTS == 0)
 
 
 def judge(compiler: Target, seed: int, *, exact: bool = True) -> Callable[[Program], Verdict]:
@@ -208,7 +218,8 @@ class Shard:
         )
         repeats = 0  # after an interrupt there is no time for them
         try:
-            batch.run(programs(self._limits, exact=plan.exact), seed)
+            gradients = self._limits.gradients and with_gradients(seed, plan.gradients)
+            batch.run(programs(self._limits, exact=plan.exact, gradients=gradients), seed)
             repeats = REPEATS
         finally:
             totals.batches += 1
@@ -257,13 +268,35 @@ class Shard:
 
         It is saved as it is once the time is up, or on Ctrl-C.
         """
-        plan, kind = self._plan, kind_of(verdict)
-        if self._muting.often(kind) or self._muting.hand_over(verdict, kind, seed):
-            return
-        left = min(plan.shrink_seconds / OTHERS_SHARE, plan.deadline - time.monotonic())
-        pursuit, why = shrink(verdict, self._compiler, watched, seconds=max(left, 0.0))
+        kind = kind_of(verdict)
+        if not (self._muting.often(kind) or self._muting.hand_over(verdict, kind, seed)):
+            self._shrink(verdict, watched, seed, self._plan.shrink_seconds / OTHERS_SHARE)
+
+    def shrink(self, program: Program, seed: int, relation: str = "") -> bool:
+        """Shrinks and saves a failure that another shard met, in a batch called alike; False if it does not fail here."""
+        judged, again, self._batch = self._judge(seed, relation), called_again(seed), None
+
+        def watched(program: Program) -> Verdict:
+            return self._account(program, judged, again=again)
+
+        self._pulse.turn("shrink")
+        found = watched(program)
+        if not found.ok:
+            self._shrink(found, watched, seed, self._plan.shrink_seconds)
+        return not found.ok
+
+    def _shrink(self, verdict: Verdict, watched: Judge, seed: int, seconds: float) -> None:
+        plan, batches = self._plan, self._totals.batches
+        left = min(seconds, plan.deadline - time.monotonic())
+        pursuit, why = shrink(
+            verdict,
+            self._compiler,
+            watched,
+            seconds=max(left, 0.0),
+            watch=lambda step, pursuit: self._pulse.judged(batches),
+        )
         signed = pursuit.signed()
-        self._muting.add({kind, kind_of(signed)})
+        self._muting.add({kind_of(verdict), kind_of(signed)})
         if plan.flags.covers(signed, signed.signature) is None:
             self._keep(signed, seed, REPEATS if why != "interrupted" else 0)
         self._count()
@@ -276,31 +309,35 @@ class Shard:
 
         Programs that are drawn may be rewritten too; while what only a relation shows is shrunk, all are.
         """
-        counts, again = self._totals.counts, called_again(seed)
-
-        def one(program: Program, judged: Judge) -> Verdict:
-            self._flight.begin(program, counts, again=again)
-            found = judged(program)
-            flag = self._plan.flags.covers(found) if not found.ok else None
-            if flag is not None:
-                counts["known"] += 1
-                return replace(found, mismatches=(), refused=f"known bug: {flag.name}")
-            counts[outcome(found)] += 1
-            return found
+        one = partial(self._account, again=called_again(seed))
 
         def verdict(program: Program) -> Verdict:
             pursuit = self._batch.pursuit if self._batch is not None else None
             self._pulse.turn("generate" if pursuit is None else "shrink")
             if pursuit is not None:
                 return one(program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged)
-            self._drawn += 1
-            if self._skip(self._drawn, program):
-                return Verdict(self._compiler.name, program=program)
-            found = one(program, judged)
-            self._pulse.see(program, self._compiler)
-            return self._rewritten(found, judged, one)
+            number = self._drawn + 1
+            found = Verdict(self._compiler.name, program=program)
+            if not self._skip(number, program):
+                found = one(program, judged)
+                self._pulse.see(program, self._compiler)
+                found = self._rewritten(found, judged, one)
+            self._drawn = number
+            return found
 
         return verdict
+
+    def _account(self, program: Program, judged: Judge, *, again: bool) -> Verdict:
+        """The verdict on a program, which is on disk before it runs, and counted afterwards."""
+        counts = self._totals.counts
+        self._flight.begin(program, counts, again=again)
+        found = judged(program)
+        flag = self._plan.flags.covers(found) if not found.ok else None
+        if flag is not None:
+            counts["known"] += 1
+            return replace(found, mismatches=(), refused=f"known bug: {flag.name}")
+        counts[outcome(found)] += 1
+        return found
 
     def _rewritten(self, found: Verdict, judged: Judge, account: Callable[[Program, Judge], Verdict]) -> Verdict:
         """The verdict on a rewriting of a program if that fails, or what only the two together show; else `found`."""

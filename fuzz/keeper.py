@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from corpus.case import Case, CorpusError
 from corpus.signature import Signature
 from corpus.store import Store
@@ -52,18 +54,10 @@ class Keeper:
             return
         self._seen.add(signature)
         failed = sum(not judge(program).ok for _ in range(repeats))
-        case = Case(
-            program=program.without_sources(),
-            target=verdict.target,
-            versions=targets.versions(self.compiler),
-            signature=signature,
-            state="open" if failed == repeats else "flaky",
-            calls=verdict.calls if verdict.call else (),
-            exact=verdict.exact,
-            relation=verdict.relation,
-            found=time.strftime("%Y-%m-%d"),
-            note="" if failed == repeats else f"Run {repeats} times more when it was found, it failed {failed} times.",
-        )
+        case = case_of(verdict, targets.versions(self.compiler))
+        if failed < repeats:
+            note = f"Run {repeats} times more when it was found, it failed {failed} times."
+            case = msgspec.structs.replace(case, state="flaky", note=note)
         listing = printing.listing(program)
         try:
             path = self.store.save(case)
@@ -80,3 +74,19 @@ class Keeper:
             text=str(verdict),
             program=listing,
         )
+
+
+def case_of(verdict: Verdict, versions: dict[str, str]) -> Case:
+    """A failure of a program as an open case, found today."""
+    assert verdict.program is not None, "only failures of programs become cases"
+    return Case(
+        program=verdict.program.without_sources(),
+        target=verdict.target,
+        versions=versions,
+        signature=verdict.signature,
+        state="open",
+        calls=verdict.calls if verdict.call else (),
+        exact=verdict.exact,
+        relation=verdict.relation,
+        found=time.strftime("%Y-%m-%d"),
+    )

@@ -48,7 +48,7 @@ def recover_shard(journal: Path, store: Store) -> Recovered | None:
     with flight.orphaned(journal) as dead:
         left = flight.read(journal) if dead else None
         if left is not None:
-            path = store.save(_case(left, journal))
+            path = store.save(case_of(left, journal.parent.name))
             Journal(journal).write("killed", target=left.target, shard=left.shard, counts=left.counts,
                                    digest=left.program.digest, path=str(path))  # fmt: skip
         if dead:
@@ -56,7 +56,8 @@ def recover_shard(journal: Path, store: Store) -> Recovered | None:
     return Recovered(left.target, left.shard, journal, path) if left is not None else None
 
 
-def _case(left: InFlight, journal: Path) -> Case:
+def case_of(left: InFlight, run: str) -> Case:
+    """The program that a killed shard of a run was judging, as an open case."""
     return Case(
         program=left.program,
         target=left.target,
@@ -66,7 +67,7 @@ def _case(left: InFlight, journal: Path) -> Case:
         exact=left.exact,
         calls=_calls(left),
         found=time.strftime("%Y-%m-%d"),
-        note=f"Was being judged when its run was killed ({journal.parent.name}); perhaps by it, perhaps not.",
+        note=f"Was being judged when its run was killed ({run}); perhaps by it, perhaps not.",
     )
 
 

@@ -1,0 +1,333 @@
+"""The coordinator: merges what workers report, says what each does next, and can be killed at any moment.
+
+It is called with one message at a time and never waits: snapshots are written in the background. Its state is bounded, and its
+work grows with the number of messages, not of programs.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from corpus.flags import Flag
+from fuzz.accounts import FAILURES
+from fuzz.cluster.bandit import choose, take
+from fuzz.cluster.messages import Ask, Delta, Failure, Found, Hello, Reply, Report, Setup, Welcome
+from fuzz.cluster.snapshots import Snapshots
+from fuzz.cluster.state import MOST_FINDINGS, MOST_PASSED, MOST_WAITING, Finding, Lease, Seat, State
+from fuzz.cluster.tally import reaches_more
+from fuzz.findings import Kind
+from fuzz.muting import SHRINKS_PER_KIND
+
+BETWEEN_SNAPSHOTS = 5.0  # seconds
+LEASE = 120.0  # seconds after which one that is not renewed by a report is over
+MOST_TRIES = 3  # workers that are to shrink one failure, before it is kept as it is
+_MOST_KINDS = 256  # of those that were shrunk, in one reply
+_decode = msgspec.msgpack.Decoder(State).decode
+
+
+class Progress(msgspec.Struct, array_like=True):
+    """How a campaign goes: in numbers, what keeps workers from working, and what is wrong with the store of the state."""
+
+    programs: int
+    failures: int
+    findings: int
+    used: float
+    left: float
+    begun: float
+    ended: int
+    restarts: int
+    silent: dict[int, float]
+    notes: dict[int, str]
+    store: str = ""
+
+
+class Coordinator:
+    """Serves a campaign whose state is, and will be, in `snapshots`. `now` are seconds since the epoch."""
+
+    def __init__(
+        self,
+        state: State,
+        snapshots: Snapshots,
+        now: Callable[[], float] = time.time,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.state = state
+        self._snapshots, self._now = snapshots, now
+        self._chance = chance or random.Random()
+        self._epoch = secrets.randbits(31)
+        self._last = self._snapped = now()
+        self._number, self._changed = snapshots.saved, True
+        self._offered: list[
+            tuple[int, int]
+        ] = []  # each seat's incarnation and last delta in the snapshot that is written
+        self._durable: list[tuple[int, int]] = []
+        self._shrunk = Counter(state.shrunk)
+
+    @classmethod
+    def begin(
+        cls, setup: Setup, flags: tuple[Flag, ...], snapshots: Snapshots, now: Callable[[], float] = time.time
+    ) -> Coordinator:
+        """A coordinator that goes on where the last one was, if there is a snapshot, or else from the beginning."""
+        saved = snapshots.load()
+        if saved is None:
+            return cls(State.of(setup, flags), snapshots, now)
+        state = _decode(saved[1])
+        state.restarts += 1
+        return cls(state, snapshots, now)
+
+    def hello(self, hello: Hello) -> Welcome:
+        """A worker takes its seat; whoever had it before is out."""
+        now, seat = self._turn(), self.state.seats[hello.worker]
+        self.state.begun = self.state.begun or now
+        seat.incarnation, seat.seq, seat.ended = seat.incarnation + 1, 0, False
+        seat.node, seat.note, seat.heard, seat.since = hello.node, "", now, now
+        self._hold(hello.worker, [], now)
+        self._take_back(seat, now)
+        for worker, found in hello.killed:
+            self._kill(worker, found)
+        self._changed = True
+        if seat.incarnation > 1:  # its place must not be forgotten: what it did before is nowhere else
+            self._save(wait=5.0)
+        return Welcome(
+            self.state.setup, seat.incarnation, seat.place, seat.arm, self._left(seat), frozenset(seat.passed),
+            self._epoch, self.state.version, self.state.flags,
+        )  # fmt: skip
+
+    def report(self, report: Report) -> Reply:
+        """Takes in what a worker did, each delta once, and says what it does next."""
+        now, seat = self._turn(), self.state.seats[report.worker]
+        if report.incarnation < seat.incarnation:
+            return Reply(self._epoch, 0, 0, 0.0, out=True)
+        if report.incarnation > seat.incarnation:  # this coordinator began from before that one's hello
+            seat.incarnation, seat.seq = report.incarnation, 0
+        for delta in report.deltas:
+            if delta.seq == seat.seq + 1:
+                self._merge(seat, delta, now)
+        seat.heard, seat.note, seat.ended = now, report.note, report.ended
+        self._hold(report.worker, report.holding, now)
+        if report.free and not report.ended:
+            self._next(report.worker, seat, report.holding, now)
+        self._save(wait=1.0 if report.ended else 0.0)
+        reply = Reply(self._epoch, seat.seq, self._durable_of(report.worker), self._left(seat), seat.arm)
+        reply.job = seat.job if report.free and seat.job is not None and seat.job.kind not in report.holding else None
+        self._broadcast(report, reply)
+        return reply
+
+    def lease(self, ask: Ask) -> bool:
+        """Whether a worker may shrink a failure of this kind: one does at a time, and some times in all."""
+        now, seat = self._turn(), self.state.seats[ask.worker]
+        if ask.incarnation != seat.incarnation or self._shrunk[ask.kind] >= SHRINKS_PER_KIND:
+            return False
+        held = self.state.leases.get(ask.kind)
+        if held is not None and held.worker != ask.worker and held.until > now:
+            return False
+        self.state.leases[ask.kind] = Lease(ask.worker, now + LEASE)
+        self._changed = True
+        return True
+
+    def use(self, flags: tuple[Flag, ...]) -> None:
+        """From now on these flags are on, everywhere."""
+        if flags != self.state.flags:
+            self.state.flags, self.state.version = flags, self.state.version + 1
+            self._changed = True
+
+    def stop(self) -> None:
+        """Ends the campaign early: each worker learns of it with its next reply."""
+        self.state.stopped = self._changed = True
+
+    def progress(self) -> Progress:
+        """How it goes."""
+        now = self._turn()
+        self._save()
+        state = self.state
+        outcomes = Counter[str]()
+        for merged in state.targets.values():
+            outcomes.update(merged.tally.outcomes)
+        return Progress(
+            outcomes.total() + len(state.killed),
+            sum(outcomes[name] for name in FAILURES),
+            len(state.findings),
+            state.used,
+            self._budget_left(),
+            state.begun,
+            sum(seat.ended for seat in state.seats),
+            state.restarts,
+            {k: round(now - seat.heard, 1) for k, seat in enumerate(state.seats) if not seat.ended and seat.heard},
+            {k: seat.note for k, seat in enumerate(state.seats) if seat.note},
+            self._snapshots.error,
+        )
+
+    def close(self, seconds: float = 30.0) -> str:
+        """Keeps what was not shrunk as it is, unless its like was shrunk, and saves the state; why that failed, or nothing."""
+        now = self._now()
+        for failure in [*self.state.waiting, *(seat.job for seat in self.state.seats if seat.job is not None)]:
+            if not self._shrunk[failure.kind]:
+                self._find(failure.found, now)
+        self.state.waiting = []
+        self._changed, self._snapped = True, 0.0
+        self._save(wait=seconds)
+        self._save(wait=seconds)  # the first may have found one being written
+        return self._snapshots.error
+
+    def _turn(self) -> float:
+        """Counts the time since the last call, and says what time it is."""
+        now = self._now()
+        if self.state.begun and not self._all_ended():
+            self.state.used += max(now - self._last, 0.0)
+        self._last = now
+        return now
+
+    def _all_ended(self) -> bool:
+        return all(seat.ended for seat in self.state.seats)
+
+    def _budget_left(self) -> float:
+        return 0.0 if self.state.stopped else max(self.state.setup.options.budget - self.state.used, 0.0)
+
+    def _left(self, seat: Seat) -> float:
+        done = 0 < self.state.setup.rounds <= seat.place.batch
+        return 0.0 if done else self._budget_left()
+
+    def _merge(self, seat: Seat, delta: Delta, now: float) -> None:
+        merged = self.state.targets[self.state.setup.arms[delta.arm][0]]
+        new = reaches_more(delta.tally.coverage, merged.tally.coverage)
+        merged.tally += delta.tally
+        merged.stale.update(delta.stale)
+        merged.begin = delta.begin or merged.begin
+        part = int((now - self.state.begun) / self.state.width)
+        merged.throughput[part] = merged.throughput.get(part, 0) + delta.tally.programs
+        for found in delta.found:
+            new |= self._find(found, now)
+        for kind in delta.shrunk:
+            self._settle(kind, seat)
+        for failure in delta.met:
+            self._meet(failure)
+        seat.won |= new and delta.arm == seat.arm
+        if delta.place.batch != seat.place.batch:
+            seat.passed = []
+        seat.seq, seat.place = delta.seq, delta.place
+        self._changed = True
+
+    def _find(self, found: Found, now: float) -> bool:
+        """Keeps a finding, or counts it; whether nobody has seen its like before."""
+        if (before := self.state.findings.get(found.signature)) is not None:
+            before.times += 1
+            return False
+        if len(self.state.findings) >= MOST_FINDINGS:
+            self.state.lost += 1
+            return False
+        known = found.signature in self.state.setup.known
+        self.state.findings[found.signature] = Finding(found, now, known)
+        return not known
+
+    def _kill(self, worker: int, found: Found) -> None:
+        """Keeps a program that was in flight, and has the seat pass over it."""
+        digest, seat, killed = found.case.program.digest, self.state.seats[worker], self.state.killed
+        if digest not in seat.passed:
+            seat.passed = [*seat.passed, digest][-MOST_PASSED:]
+            if len(killed) < MOST_FINDINGS:
+                killed.append((worker, found))
+            else:
+                self.state.lost += 1
+
+    def _settle(self, kind: Kind, seat: Seat) -> None:
+        """A kind was shrunk; often enough, and it is muted everywhere."""
+        if self._shrunk[kind] < SHRINKS_PER_KIND:
+            self._shrunk[kind] += 1
+            self.state.shrunk.append(kind)
+        if self._shrunk[kind] >= SHRINKS_PER_KIND:
+            self.state.waiting = [failure for failure in self.state.waiting if failure.kind != kind]
+        if seat.job is not None and seat.job.kind == kind:
+            seat.job = None
+        self.state.leases.pop(kind, None)
+
+    def _meet(self, failure: Failure) -> None:
+        """A failure waits to be shrunk, unless its like was, or waits, too: of two the shorter one stays."""
+        if self._shrunk[failure.kind] >= SHRINKS_PER_KIND:
+            return
+        waiting = self.state.waiting
+        like = next((k for k, other in enumerate(waiting) if other.kind == failure.kind), None)
+        if like is not None:
+            if len(failure.found.case.program.calls) < len(waiting[like].found.case.program.calls):
+                waiting[like] = failure
+        elif len(waiting) < MOST_WAITING:
+            waiting.append(failure)
+        else:
+            self.state.lost += 1
+
+    def _hold(self, worker: int, kinds: list[Kind], now: float) -> None:
+        """A worker's leases are these, and no others; what is over is taken away from others, too."""
+        leases = self.state.leases
+        for kind, lease in list(leases.items()):
+            if lease.worker == worker and kind not in kinds:
+                del leases[kind]
+            elif lease.until <= now:
+                del leases[kind]
+                seat = self.state.seats[lease.worker]
+                if seat.job is not None and seat.job.kind == kind:
+                    self._take_back(seat, now)
+        for kind in kinds:
+            if kind not in leases or leases[kind].worker == worker:
+                leases[kind] = Lease(worker, now + LEASE)
+
+    def _take_back(self, seat: Seat, now: float) -> None:
+        """A worker that was to shrink a failure has not; another one is to, or it is kept as it is."""
+        if (job := seat.job) is not None:
+            seat.job = None
+            if job.tries < MOST_TRIES:
+                self.state.waiting.append(job)
+            else:
+                self._find(job.found, now)
+                self._settle(job.kind, seat)
+
+    def _next(self, worker: int, seat: Seat, holding: list[Kind], now: float) -> None:
+        """A job for a worker between two batches, if one waits; and another arm, if its turn on this one is over."""
+        if now - seat.since >= self.state.setup.turn:
+            take(self.state.arms[seat.arm], won=seat.won)
+            seat.arm, seat.since, seat.won = choose(self.state.arms, self._chance), now, False
+        if seat.job is None and not holding:
+            free = (k for k, failure in enumerate(self.state.waiting) if failure.kind not in self.state.leases)
+            if (chosen := next(free, None)) is not None:
+                job = self.state.waiting.pop(chosen)
+                seat.job = msgspec.structs.replace(job, tries=job.tries + 1)
+        if seat.job is not None:
+            self.state.leases[seat.job.kind] = Lease(worker, now + LEASE)
+
+    def _broadcast(self, report: Report, reply: Reply) -> None:
+        """Adds to a reply what all have to know and this worker does not."""
+        fresh = report.epoch == self._epoch
+        reply.since = min(report.shrunk, len(self.state.shrunk)) if fresh else 0
+        reply.shrunk = self.state.shrunk[reply.since : reply.since + _MOST_KINDS]
+        reply.version = self.state.version
+        reply.waiting = bool(self.state.waiting)
+        if not fresh or report.flags != self.state.version:
+            reply.flags = self.state.flags
+
+    def _save(self, wait: float = 0.0) -> None:
+        """Writes a snapshot if it is time to; `wait` for so many seconds if it must be on disk now."""
+        self._note_saved(self._snapshots.poll())
+        now = self._now()
+        if self._changed and (wait or now - self._snapped >= BETWEEN_SNAPSHOTS):
+            offered = [(seat.incarnation, seat.seq) for seat in self.state.seats]
+            if self._snapshots.offer(self._number + 1, lambda: msgspec.msgpack.encode(self.state)):
+                self._number, self._offered, self._snapped, self._changed = self._number + 1, offered, now, False
+        if wait:
+            self._note_saved(self._snapshots.poll(wait))
+
+    def _durable_of(self, worker: int) -> int:
+        """The last delta of a worker that is on disk."""
+        if worker >= len(self._durable):
+            return 0
+        incarnation, seq = self._durable[worker]
+        return seq if incarnation == self.state.seats[worker].incarnation else 0
+
+    def _note_saved(self, number: int) -> None:
+        if number == self._number:
+            self._durable = self._offered
+        elif self._snapshots.error:
+            self._changed = True

@@ -1,0 +1,38 @@
+"""What killed workers have left on a node: the program that each was judging."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from executor import printing
+from fuzz import flight
+from fuzz.cluster.messages import Found
+from fuzz.recovery import case_of
+
+
+class Killed(NamedTuple):
+    """The program that a dead worker was judging, and the files that say so."""
+
+    shard: int
+    found: Found
+    journal: Path
+
+
+def killed(scratch: Path) -> list[Killed]:
+    """What dead workers left in a folder; live ones are left alone."""
+    found = []
+    for journal in sorted(scratch.glob("*.jsonl")):
+        with flight.orphaned(journal) as dead:
+            left = flight.read(journal) if dead else None
+        if left is not None:
+            case = case_of(left, scratch.name)
+            text = f"{left.target}: was judging this program when its worker, number {left.shard}, was killed"
+            found.append(Killed(left.shard, Found(case, text, printing.listing(left.program), ""), journal))
+    return found
+
+
+def forget(left: list[Killed]) -> None:
+    """Deletes what they left: the coordinator knows of it."""
+    for dead in left:
+        flight.forget(flight.slots(dead.journal))
