@@ -26,7 +26,7 @@ from corpus.store import SHIPPED, Store, find, findings_folder, read
 from executor import printing, targets
 from executor.errors import TargetError
 from fuzz.isolation import contained
-from fuzz.options import seconds
+from fuzz.options import GRADIENTS, seconds
 from fuzz.pursuit import shrink
 from fuzz.replay import observed
 from fuzz.replay import replay as replay_case
@@ -66,6 +66,8 @@ def cli() -> None:
 @click.option("--flags", metavar="FILE", help="Known bugs to pass over, or none. Default: those shipped.")
 @click.option("--float", "inexact", is_flag=True, help="Draw inexact operators too, judged against float64.")
 @click.option("--relations", metavar="R", help="Rewrite programs too: all, none, all/8 (of one in 8), or names.")
+@click.option("--gradients", type=click.Choice(GRADIENTS), default=GRADIENTS[0], show_default=True,
+              help="Programs whose inputs require grad, where the target takes them.")  # fmt: skip
 @click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
@@ -79,6 +81,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     flags: str | None,
     inexact: bool,
     relations: str | None,
+    gradients: str,
     shrink_budget: str | None,
     json_file: Path | None,
 ) -> None:
@@ -116,6 +119,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     command += ["--fuzz-against", against] if against else []
     command += ["--fuzz-float"] if inexact else []
     command += ["--fuzz-relations", relations] if relations else []
+    command += ["--fuzz-gradients", gradients] if gradients != GRADIENTS[0] else []
     command += ["--fuzz-shrink-budget", shrink_budget] if shrink_budget else []
     command += ["--fuzz-json", str(json_file.resolve())] if json_file else []
     sys.exit(_exit_code(_call(command)))

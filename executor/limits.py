@@ -32,6 +32,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by assigning to its `data`. `gradients`:
     inputs may require grad. `rooted_inputs`: also such as are no leaves, but views of what the caller computed. `retained_graphs`:
     the caller may go backward several times. `written_results`: it may write to inputs and outputs before it goes backward.
+    `none_gradients`: the gradient of a leaf that nothing flows to is None, and not zeros.
     """
 
     aliased_inputs: bool = True
@@ -50,6 +51,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rooted_inputs: bool = True
     retained_graphs: bool = True
     written_results: bool = True
+    none_gradients: bool = True
 
 
 class Limits(Switches, frozen=True, kw_only=True):

@@ -164,21 +164,20 @@ def examine(
         eager = run(subject.reference, *way.build(), 0, state)
         eager = followed(eager, subject.backward, 0, state, watched=exact)
         _check_eager(eager)
-        first = first if k else eager.error
+        first = first if k else _raised(eager)
         if k == 0 and eager.error is not None and subject.program is not None and subject.program.raises is None:
             reason = f"eager raises {brief(eager.error)}, for what the inputs hold"
             return Verdict(name, (), k, subject.program, unstable=reason)
         if eager.passed is not None and eager.passed.inexact:
             return Verdict(name, (), k, subject.program, unstable="gradients are larger than is exact in their dtypes")
         result = followed(run(call, *way.build(), limit, state), subject.backward, limit, state, like=eager)
-        refused = _refusal(compiler, subject, result.error)
-        if refused is None and result.passed is not None:
-            refused = _refusal(compiler, subject, result.passed.error)
+        refused = _refusal(compiler, subject, _raised(result))
         if refused is not None:
             return Verdict(name, (), k, subject.program, refused)
         result, changed = result._replace(changed=(*changed, *result.changed)), ()
         undefined = eager.error is not None and (k > 0 or partly_written(subject.program))
-        found = compare(eager, result, mixed=way.mixed, undefined=undefined, close=close)
+        none = compiler.limits.none_gradients
+        found = compare(eager, result, mixed=way.mixed, undefined=undefined, close=close, none_gradients=none)
         if not found and bounds:
             found = list(_exceeded(compiler.metrics(call), bounds))
         if (found or _sampled(subject, k)) and (unstable := _unstable(subject, way, eager, close)) is not None:
@@ -188,6 +187,11 @@ def examine(
         if found:
             return Verdict(name, tuple(found), k, subject.program)
     return Verdict(name, (), 0, subject.program, None, brief(first) if first is not None else None)
+
+
+def _raised(run: Run) -> BaseException | None:
+    """The exception of the call, or else of going backward from what it gave."""
+    return run.error if run.error is not None or run.passed is None else run.passed.error
 
 
 def _refusal(compiler: Target, subject: Subject, error: BaseException | None) -> str | None:

@@ -14,7 +14,7 @@ from executor.errors import AliasfuzzError
 from fuzz import record
 from fuzz.ending import keep
 from fuzz.journal import JournalError
-from fuzz.options import PROFILES, Options, options
+from fuzz.options import GRADIENTS, PROFILES, Options, options
 from fuzz.recovery import recover
 from fuzz.screen import Screen
 from fuzz.summary import closing_lines, summarize
@@ -44,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fuzz-relations", metavar="R", help="rewrite programs too: all, none, all/8 (of one in 8), or names"
     )
+    group.addoption(
+        "--fuzz-gradients", default=GRADIENTS[0], metavar="G", help="programs with gradients: some (default), all or none"
+    )
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
 
@@ -70,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
             exact=not get("--fuzz-float"),
             against=get("--fuzz-against"),
             relations=get("--fuzz-relations"),
+            gradients=get("--fuzz-gradients"),
             profile=get("--fuzz-profile"),
             seed=get("--fuzz-seed"),
             only=get("--fuzz-shard"),

@@ -16,6 +16,7 @@ from fuzz.runs import Passed, Run, attempt
 from fuzz.state import State
 
 PLAIN = Backward()
+UNCLEAR = "a view that has no gradient"
 # Integers are exact up to here, with room for a sum of some elements whose parts cancel.
 _EXACT = {
     torch.float16: 2.0**8, torch.bfloat16: 2.0**5, torch.float32: 2.0**21, torch.float64: 2.0**50,
@@ -78,13 +79,19 @@ def _state(run: Run, result: Result) -> str:
 
 
 def state_of(tensor: torch.Tensor) -> str:
-    """Whether the tensor requires grad, and has a grad_fn, in words."""
+    """Whether the tensor requires grad, and has a grad_fn, in words.
+
+    `UNCLEAR` is a view of what requires grad that has no part in the graph, since it was made under `no_grad` or its base was
+    written: torch calls it a leaf that requires grad.
+    """
     if not tensor.requires_grad:
         return "no gradient"
     try:
-        return "a leaf that requires grad" if tensor.grad_fn is None else "part of the graph"
+        if tensor.grad_fn is not None:
+            return "part of the graph"
     except RuntimeError:  # a view of several whose base was written
-        return "a view that has no gradient any more"
+        return UNCLEAR
+    return UNCLEAR if tensor._is_view() else "a leaf that requires grad"  # noqa: SLF001 (no public way)
 
 
 def cotangent(plan: Backward, position: int, like: torch.Tensor) -> torch.Tensor:

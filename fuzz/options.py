@@ -24,6 +24,7 @@ PROFILES = {"pr": 60.0, "dev": 60.0, "nightly": 1800.0}
 SHRINK_SECONDS = 40.0
 REWRITTEN = {"nightly": "all/8"}  # the relations of profiles that use some
 NO_FLAGS = "none"
+GRADIENTS = ("some", "all", "none")  # the programs whose inputs require grad, where the target takes that
 
 
 class UsageError(AliasfuzzError):
@@ -34,7 +35,8 @@ class UsageError(AliasfuzzError):
 class Options:
     """A campaign: the same for all its workers. Times are seconds of `time.time`; one failure is shrunk for `shrink`.
 
-    `flags` is the file of known bugs, or empty for none. `relations` is as in `fuzz.relations.chosen`.
+    `flags` is the file of known bugs, or empty for none. `relations` is as in `fuzz.relations.chosen`, `gradients` one of
+    `GRADIENTS`.
     """
 
     targets: tuple[str, ...]
@@ -51,6 +53,7 @@ class Options:
     exact: bool = True
     against: str = ""
     relations: str = NONE
+    gradients: str = GRADIENTS[0]
 
     def begin(self) -> float:
         """When the first worker began; the first call decides it, for all workers.
@@ -125,6 +128,14 @@ def _check_writable(folder: Path, what: str, remedy: str) -> None:
         )
 
 
+def _check_gradients(gradients: str, names: tuple[str, ...]) -> None:
+    if gradients not in GRADIENTS:
+        raise UsageError(f"gradients are for {', '.join(GRADIENTS)} of the programs, not {gradients!r}")
+    without = [name for name in names if not targets.get(name).limits.gradients]
+    if gradients == "all" and without:
+        raise UsageError(f"target {without[0]} takes no inputs that require grad: leave the option out")
+
+
 def options(  # noqa: PLR0913 - one parameter an option
     *,
     names: list[str],
@@ -143,6 +154,7 @@ def options(  # noqa: PLR0913 - one parameter an option
     exact: bool = True,
     against: str = "",
     relations: str | None = None,
+    gradients: str = GRADIENTS[0],
 ) -> Options:
     """The campaign that the command line asks for.
 
@@ -162,6 +174,7 @@ def options(  # noqa: PLR0913 - one parameter an option
         known = ""
     else:
         read(Path(known))
+    _check_gradients(gradients, chosen)
     if batches < 0:
         raise UsageError(f"the number of batches is 1 or more, or 0 for no limit, not {batches}")
     rewritten = relations or REWRITTEN.get(profile, NONE)
@@ -188,4 +201,5 @@ def options(  # noqa: PLR0913 - one parameter an option
         exact,
         against,
         rewritten,
+        gradients,
     )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from executor.memory import Memory, dtype_name
+from fuzz.gradients import UNCLEAR
 from fuzz.runs import Run, Timeout
 
 # From the symptom that says most to the one that says least.
@@ -50,27 +51,38 @@ the actual."""
 
 
 def compare(
-    eager: Run, compiled: Run, *, mixed: Collection[int] = (), undefined: bool = False, close: Close | None = None
+    eager: Run,
+    compiled: Run,
+    *,
+    mixed: Collection[int] = (),
+    undefined: bool = False,
+    close: Close | None = None,
+    none_gradients: bool = True,
 ) -> list[Mismatch]:
     """The differences between two runs of one program on equal memory, worst symptom first.
 
     `mixed` are the storages that hold elements of several dtypes, compared as bytes. `undefined` says that the program
-    may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality.
+    may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality. Without
+    `none_gradients`, zeros may stand for a gradient that is None.
     """
     found = [*_errors(eager, compiled), *_changes(eager, compiled)]
     # An input that lies elsewhere now, or nowhere, cannot be read; after an error there is nothing to compare.
-    if not any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found):
+    ended = any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found)
+    if not ended and (eager.error is not None or compiled.error is None):
         if eager.error is None:
             found += _outputs(eager, compiled, close)
             found += _moved(eager, compiled, close)
-        found += _autograd(eager, compiled, close)
+        found += _autograd(eager, compiled, close, none=none_gradients)
         if not undefined:
             found += _memory(eager.memory, compiled.memory, frozenset(mixed), close, len(eager.leaves))
     return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
 
 
 def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
-    return _raised("", "the run", eager.error, compiled.error)
+    passed = eager.passed
+    if passed is not None and passed.error is not None and _alike(passed.error, compiled.error):
+        return  # a compiler that makes forward and backward at once may refuse at once what eager refuses later
+    yield from _raised("", "the run", eager.error, compiled.error)
 
 
 def _raised(kind: str, where: str, eager: BaseException | None, compiled: BaseException | None) -> Iterator[Mismatch]:
@@ -83,13 +95,13 @@ def _raised(kind: str, where: str, eager: BaseException | None, compiled: BaseEx
         yield Mismatch(f"no-{kind}exception", where, brief(eager), "no exception", type(eager).__name__)
 
 
-def _autograd(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismatch]:
+def _autograd(eager: Run, compiled: Run, close: Close | None, *, none: bool) -> Iterator[Mismatch]:
     """Differences in what the caller sees of autograd; gradients only where it went backward from the same results."""
     one, other = eager.passed, compiled.passed
     if one is None or other is None:
         return
     for (name, here), (_, there) in zip(one.states, other.states, strict=False):
-        if here != there:
+        if here != there and UNCLEAR not in here:
             yield Mismatch("autograd", name, here, there, f"{here}, not {there}")
     if one.roots != other.roots:
         return
@@ -98,7 +110,8 @@ def _autograd(eager: Run, compiled: Run, close: Close | None) -> Iterator[Mismat
         first = len(eager.leaves) + len(eager.memory.bases) + len(eager.memory.tensors)
         pairs = zip(one.gradients, other.gradients, strict=True)
         for k, ((where, expected), (_, actual)) in enumerate(pairs, first):
-            yield from _gradient(where, k, expected, actual, close)
+            if none or expected is not None or actual is None or bool(actual.any()):
+                yield from _gradient(where, k, expected, actual, close)
 
 
 def _gradient(

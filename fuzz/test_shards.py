@@ -32,6 +32,7 @@ def test_shard(fuzz_target: str, fuzz_shard: int, fuzz_options: Options) -> None
         exact=fuzz_options.exact,
         against=fuzz_options.against,
         relations=chosen(fuzz_options.relations),
+        gradients=fuzz_options.gradients,
         flags=Known.of(read(Path(fuzz_options.flags)), fuzz_target) if fuzz_options.flags else Known(),
     )
     store = Store(fuzz_options.corpus or findings_folder())

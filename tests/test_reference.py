@@ -9,7 +9,7 @@ from aliasfuzz import commands
 from corpus.case import Case
 from corpus.flags import Ban, Flag, Match
 from corpus.signature import Signature
-from executor.program import Program
+from executor.program import Backward, Program
 from tests.command_lines import fuzz_options
 from tests.documents import ROOT
 
@@ -42,7 +42,15 @@ def test_the_reference_names_every_public_name() -> None:
     assert [name for name in aliasfuzz.__all__ if not re.search(rf"\b{name}\b", headings)] == []
 
 
-STRUCTS = {"Case": Case, "Signature": Signature, "Program": Program, "Flag": Flag, "Match": Match, "Ban": Ban}
+STRUCTS = {
+    "Case": Case,
+    "Signature": Signature,
+    "Program": Program,
+    "Backward": Backward,
+    "Flag": Flag,
+    "Match": Match,
+    "Ban": Ban,
+}
 
 
 def test_the_reference_names_every_field_of_cases_and_flags_and_no_other() -> None:

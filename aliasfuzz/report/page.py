@@ -16,7 +16,7 @@ from aliasfuzz.report.findings import Shown, shown
 from corpus.flags import SHIPPED as FLAGS
 from executor.errors import AliasfuzzError
 from fuzz.journal import write_whole
-from fuzz.options import NO_FLAGS, SHRINK_SECONDS
+from fuzz.options import GRADIENTS, NO_FLAGS, SHRINK_SECONDS
 from fuzz.record import RUN, SUMMARY, Record, load
 from fuzz.relations import NONE
 
@@ -133,6 +133,7 @@ def _commands(record: Record) -> list[str]:
     parts += [] if options.flags == str(FLAGS) else ["--flags", options.flags or NO_FLAGS]
     parts += ["--against", options.against] if options.against else []
     parts += ["--relations", options.relations] if options.relations != NONE else []
+    parts += ["--gradients", options.gradients] if options.gradients != GRADIENTS[0] else []
     return [shlex.join(["aliasfuzz", "run", *parts]), *record.rerun]
 
 
