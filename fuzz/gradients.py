@@ -49,9 +49,10 @@ def followed(
     if run.error is not None or not run.memory.leaves:
         return run
     plan = plan or PLAIN
-    states = tuple((result.name, _state(run, result)) for result in results(run))
+    every = results(run)
+    states = tuple((result.name, _state(run, result)) for result in every)
     chosen = like.passed.roots if like is not None and like.passed is not None else _wanted(run, plan)
-    roots = [result for result in results(run) if result.position in chosen and _in_graph(result.tensor)]
+    roots = [result for result in every if result.position in chosen and _in_graph(result.tensor)]
     watch = _Watch() if watched else None
     found = attempt(_go_back, (run, plan, roots, watch), seconds, state)
     passed = Passed(
@@ -66,16 +67,25 @@ def followed(
 
 def results(run: Run) -> list[Result]:
     """The tensors among a run's outputs, and its inputs."""
-    several = len(run.leaves) > 1
-    names = [f"output {k}" if several else "output" for k in range(len(run.leaves))]
+    outputs = [tensor for tensor in run.leaves if isinstance(tensor, torch.Tensor)]
+    names = [f"output {k}" if len(run.leaves) > 1 else "output" for k in range(len(outputs))]
     names += [f"input {k}" for k in range(len(run.memory.tensors))]
-    found = zip(names, (*run.leaves, *run.memory.tensors), strict=True)
-    return [Result(name, k, leaf) for k, (name, leaf) in enumerate(found) if isinstance(leaf, torch.Tensor)]
+    found = zip(names, (*outputs, *run.memory.tensors), strict=True)
+    return [Result(name, k, tensor) for k, (name, tensor) in enumerate(found)]
 
 
 def _state(run: Run, result: Result) -> str:
-    k = result.position - len(run.leaves)
-    return f"{state_of(result.tensor)}{', written' if k in run.written else ''}"
+    written = ", written" if result.position in _written(run) else ""
+    return f"{state_of(result.tensor)}{written}"
+
+
+def _written(run: Run) -> list[int]:
+    """The positions of the inputs that the call wrote, as their version counters tell."""
+    return [_first_input(run) + k for k in run.written]
+
+
+def _first_input(run: Run) -> int:
+    return len(results(run)) - len(run.memory.tensors)
 
 
 def state_of(tensor: torch.Tensor) -> str:
@@ -103,9 +113,8 @@ def cotangent(plan: Backward, position: int, like: torch.Tensor) -> torch.Tensor
 
 def _wanted(run: Run, plan: Backward) -> list[int]:
     """The positions of the results from which the plan goes backward, where they are part of the graph."""
-    first = len(run.leaves)
-    wanted = [result.position for result in results(run) if result.position not in plan.left_out]
-    return [position for position in wanted if position < first or position - first in run.written]
+    wanted = (*range(_first_input(run)), *_written(run))
+    return [position for position in wanted if position not in plan.left_out]
 
 
 def _in_graph(tensor: torch.Tensor) -> bool:

@@ -19,9 +19,21 @@ from typing import Literal, NamedTuple
 
 from corpus.case import Case
 from executor import printing, targets
-from executor.program import Inputs
+from executor.program import Backward, Inputs
 from executor.schema import changes_metadata
-from fuzz.script_parts import ALIASES, ARGUMENTS, IDENTITIES, KIND, MAIN, OBSERVE, same
+from fuzz.script_parts import (
+    ALIASES,
+    ARGUMENTS,
+    BUILD,
+    BUILD_WITH_GRADIENTS,
+    IDENTITIES,
+    KIND,
+    MAIN,
+    OBSERVE,
+    gradients,
+    same,
+    state,
+)
 from fuzz.subjects import mixed_storages, partly_written
 
 _OURS = ("aliasfuzz", "corpus", "executor", "fuzz", "strategies")
@@ -41,11 +53,14 @@ def script(case: Case) -> str:
     symptom = case.signature.symptom.partition(" ")[0] if case.signature else ""
     builders = [_builder(case, inputs, k) for k, inputs in enumerate(calls, 1)]
     changed = {call.operands[0] for call in case.program.calls if changes_metadata(call.op)} & {*case.program.inputs}
-    observe = OBSERVE + ARGUMENTS * bool(changed)
+    plan = (case.program.backward or Backward()) if case.program.leaves or case.program.rooted else None
+    observe = OBSERVE.replace(BUILD, BUILD if plan is None else BUILD_WITH_GRADIENTS) + ARGUMENTS * bool(changed)
     observe += ALIASES * (symptom in {"", "alias"}) + IDENTITIES * (symptom in {"", "identity"})
+    observe += gradients(plan, none=targets.get(case.target).limits.none_gradients) if plan is not None else ""
     compiler = "\n".join(line for line in targets.get(case.target).script() if line != "import torch")
     parts = [
-        _header(case) + "\n\nimport torch", printing.function(case.program), *builders, f"{observe}    return seen",
+        _header(case) + "\n\nimport torch", printing.function(case.program), *builders,
+        *([state(plan)] if plan is not None else []), f"{observe}    return seen",
         *([KIND] if case.program.raises else []), same(exact=case.exact, raises=bool(case.program.raises)), compiler,
         MAIN.format(builders=", ".join(f"inputs_{k}" for k in range(1, len(calls) + 1))),
     ]  # fmt: skip
@@ -104,7 +119,9 @@ def _builder(case: Case, inputs: Inputs, number: int) -> str:
     storages = list(dict.fromkeys(line.partition(" = ")[0] for line in lines))[: len(inputs.storages)]
     as_bytes = mixed_storages(case.program, inputs)
     seen = [f"{name}.view(torch.uint8)" if i in as_bytes else name for i, name in enumerate(storages)]
-    lines.append(f"return [{arguments}], [{', '.join([] if partly_written(case.program) else seen)}]")
+    returned = f"return [{arguments}], [{', '.join([] if partly_written(case.program) else seen)}]"
+    wanted = printing.leaves(inputs, [names[i] for i in case.program.inputs])
+    lines.append(returned + (f", dict({', '.join(f'{name}={name}' for name in wanted)})" if wanted else ""))
     return f"def inputs_{number}():\n" + "\n".join(f"    {line}" for line in lines)
 
 

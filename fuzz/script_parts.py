@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from executor.program import Backward
+
 OBSERVE = '''\
 def parts(tree, name):
     """A result's leaves, and the types of the tuples, lists and dicts that hold them, each with its place."""
@@ -41,6 +43,13 @@ ALIASES = """\
             seen[name + " lies in"] = f"{home}, at byte {leaf.data_ptr() - start}"
 """
 
+BUILD = "    arguments, storages = build()\n"
+BUILD_WITH_GRADIENTS = """\
+    arguments, storages, wanted = build()
+    inputs = [leaf for _, leaf in parts(arguments, "argument") if isinstance(leaf, torch.Tensor)]
+    versions = [tensor._version for tensor in inputs]
+"""
+
 # For programs that change what their arguments are.
 ARGUMENTS = """\
     for name, leaf in parts(arguments, "argument"):
@@ -56,6 +65,72 @@ IDENTITIES = """\
         if isinstance(leaf, torch.Tensor):
             seen[name + " is the object"] = objects.setdefault(id(leaf), name)
 """
+
+# For programs whose inputs require grad: `wanted` are the tensors whose gradients are looked at, by name.
+STATE = '''\
+def state(tensor):
+    """What a tensor is to autograd."""
+    if not tensor.requires_grad:
+        return "no gradient"
+    try:
+        graph = tensor.grad_fn is not None
+    except RuntimeError:
+        graph = False
+    return "part of the graph" if graph else "a view" if tensor._is_view() else "a leaf that requires grad"
+
+
+def cotangent(position, tensor):
+    flat = (torch.arange(tensor.numel()) * 3 + position + {seed}) % 5 - 2
+    return flat.reshape(tensor.shape).to(tensor.dtype)
+'''
+
+GRADIENTS = """\
+    results = [leaf for _, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    written = [len(results) + k for k, tensor in enumerate(inputs) if tensor._version != versions[k]]
+    tensors = list(enumerate([*results, *inputs]))
+    for k, tensor in tensors:
+        name = f"result {{k}}" if k < len(results) else f"argument {{k - len(results)}}"
+        seen[name + " is"] = f"{{state(tensor)}}{{', written' if k in written else ''}}"
+    roots = [(k, tensor) for k, tensor in tensors if k not in {left_out} and (k < len(results) or k in written)]
+    roots = [(k, tensor) for k, tensor in roots if state(tensor) == "part of the graph"]
+    try:{written}
+        for number, group in enumerate({groups}, 1):
+            ends, given = [tensor for _, tensor in group], [cotangent(k, tensor) for k, tensor in group]
+            {backward}
+    except Exception as error:
+        return {{**seen, "exception of backward": error}}
+    for name, leaf in wanted.items():
+        seen[f"{{name}}.grad"] = {gradient}
+"""
+_BACKWARD = "torch.autograd.backward(ends, given, retain_graph={retained})"
+_GRAD = """\
+found = torch.autograd.grad(ends, list(wanted.values()), given, retain_graph={retained}, allow_unused=True)
+            for name, leaf, gradient in zip(wanted, wanted.values(), found):
+                seen[f"gradient of {{name}} in pass {{number}}"] = {gradient}"""
+_WRITTEN = """
+        with torch.no_grad():
+            tensors[{position} % len(tensors)][1].add_(1)"""
+
+
+def state(plan: Backward) -> str:
+    """The functions that programs with gradients need."""
+    return STATE.format(seed=plan.seed)
+
+
+def gradients(plan: Backward, *, none: bool) -> str:
+    """The end of `observe` that goes backward as the plan says. Without `none`, a gradient that is None counts as zeros."""
+    retained = plan.passes > 1 or plan.apart
+    zeros = "torch.zeros_like(leaf) if {0} is None else {0}"
+    backward = _GRAD if plan.functional else _BACKWARD
+    return GRADIENTS.format(
+        left_out=list(plan.left_out),
+        written="" if plan.written is None else _WRITTEN.format(position=plan.written),
+        groups=("[[root] for root in roots]" if plan.apart else "[roots] * bool(roots)")
+        + f" * {plan.passes}" * (plan.passes > 1),
+        backward=backward.format(retained=retained, gradient="gradient" if none else zeros.format("gradient")),
+        gradient="leaf.grad" if none else zeros.format("leaf.grad"),
+    )
+
 
 KIND = '''\
 def kinds(error):

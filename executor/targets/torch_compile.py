@@ -3,6 +3,10 @@
 Dynamo says of some calls that it does not trace them: those that change the shape of an input ("Getting an inplace view
 on a graph input is not supported"), and `resize_` of anything. `aot_eager:breaks` and `inductor:breaks` are what
 torch.compile does by default with such a call: it ends a graph, runs the call in eager, and begins another.
+
+Inputs may require grad. Two things AOTAutograd does not promise, and they are limits here. Its backward pass is one function of all
+outputs, so that a leaf to which nothing flows gets zeros (autograd makes zeros of the cotangents that it has not). And a partitioner
+chooses what is kept for the backward pass, so that what the caller may write in between is not what it is in eager.
 """
 
 from __future__ import annotations
@@ -28,7 +32,14 @@ from executor.targets.functionalize import Functionalize
 _RECOMPILE_LIMIT = 1024
 
 
-_WHOLE = Limits(metadata_of_inputs=False, banned_ops=frozenset({"aten.resize_.default", "aten.resize_as_.default"}))
+_NOT_YET = ("aot_autograd() does not yet handle",)
+_BROKEN = Limits(written_results=False, none_gradients=False)
+_WHOLE = Limits(
+    metadata_of_inputs=False,
+    written_results=False,
+    none_gradients=False,
+    banned_ops=frozenset({"aten.resize_.default", "aten.resize_as_.default"}),
+)
 
 
 class TorchCompile(Target):
@@ -40,7 +51,7 @@ class TorchCompile(Target):
         self.name, self.about = backend, f"torch.compile with the backend {backend!r}"
         if breaks:
             self.name, self.about = f"{self.name}:breaks", f"{self.about}, and breaks of the graph"
-        self.limits = Limits() if breaks else _WHOLE
+        self.limits = _BROKEN if breaks else _WHOLE
         self._backend, self._breaks = backend, breaks
         if stage:
             self.name = stage
@@ -75,8 +86,9 @@ class TorchCompile(Target):
         ]
 
     def refusal(self, error: BaseException) -> str | None:
-        """See `Target.refusal`: what Dynamo's messages call unsupported, such as `out=` with gaps between its elements."""
-        return str(error).partition("\n")[0] if isinstance(error, Unsupported) else None
+        """See `Target.refusal`: what Dynamo calls unsupported, such as `out=` with gaps, or AOTAutograd does not handle yet."""
+        known = isinstance(error, Unsupported) or any(text in str(error) for text in _NOT_YET)
+        return str(error).partition("\n")[0] if known else None
 
     def reset(self) -> None:
         """Drops all compiled code, and what torch would keep of earlier compilations; 0.1 s, so not for each program."""
