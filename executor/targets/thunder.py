@@ -2,6 +2,9 @@
 
 Thunder names what it does not support in its errors; that is where the limits come from. Like any compiler that is not
 ours it is run under a time limit.
+
+Inputs may require grad. As with torch.compile the backward pass is one function of all outputs, so that a leaf to which nothing flows
+gets zeros, and what is kept for it is the compiler's choice.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ class Thunder(Target):
     """`thunder.jit(fn)`. Raises `TargetError` if Thunder is not installed."""
 
     unsafe = True
-    limits = Limits(dtypes=_DTYPES, banned_ops=_BANNED | _METADATA)
+    limits = Limits(written_results=False, none_gradients=False, dtypes=_DTYPES, banned_ops=_BANNED | _METADATA)
 
     def __init__(self, name: str = "thunder", fuel: int | None = None, **options: Any) -> None:
         self.name, self._options, self._fuel = name, options, fuel
