@@ -23,8 +23,6 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         raise TraceError(f"an argument is no dense tensor ({kind}); a program takes dense (strided) ones only")
     if tensor.is_meta:
         raise TraceError("an argument is a tensor without contents (device meta); a program takes one on a real device")
-    if tensor.requires_grad:
-        raise TraceError("an argument requires grad, and gradients are not supported yet: pass tensor.detach()")
     return tensor
 
 
@@ -43,8 +41,6 @@ def check_returned(out: Any) -> None:
     if kind in _CONTAINERS:
         for item in out.values() if kind is dict else out:
             check_returned(item)
-    elif isinstance(out, torch.Tensor) and out.requires_grad:
-        raise TraceError("the function returns a tensor that requires grad, and gradients are not supported yet")
     elif isinstance(out, Mapping | Sequence | int | float | complex) and kind not in _PLAIN:
         raise TraceError(
             f"the function returns an object of type {kind.__module__}.{kind.__qualname__}, and a program returns "

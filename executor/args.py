@@ -116,7 +116,7 @@ def _key(key: object) -> str:
     return key
 
 
-def to_python(arg: Arg, env: Sequence[Any]) -> Any:
+def to_python(arg: Arg, env: Sequence[Any] | Mapping[int, Any]) -> Any:
     """The Python object that `arg` stands for; `Ref(i)` becomes `env[i]`."""
     if isinstance(arg, Ref):
         return env[arg.index]

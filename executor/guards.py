@@ -39,7 +39,7 @@ def guard(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Hashable, l
         if kind not in _TENSORS:
             parts.append((kind, _constant(leaf, args, kwargs)))
             continue
-        if leaf.requires_grad or leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested:
+        if leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested:
             raise ArgumentError(_refusal(leaf, args, kwargs))
         position = len(tensors)
         tensors.append(leaf)
@@ -58,6 +58,7 @@ def guard(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Hashable, l
                 leaf.device,
                 leaf.is_conj(),
                 leaf.is_neg(),
+                leaf.requires_grad,
             )
         )
     if len(spans) > 1:
@@ -104,8 +105,6 @@ def _refusal(leaf: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str
         )
     if type(leaf) not in _TENSORS:
         return f"{where} is a {type(leaf).__name__}; tensor subclasses are not supported: pass a plain torch.Tensor"
-    if leaf.requires_grad:
-        return f"{where} requires grad; gradients are not supported yet: pass {where}.detach()"
     return f"{where} is not a dense tensor (layout {leaf.layout}); only strided, unquantized ones are supported"
 
 

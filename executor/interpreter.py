@@ -30,7 +30,7 @@ def run(program: Program, inputs: Sequence[torch.Tensor]) -> Any:
     return to_python(program.outputs, env)
 
 
-def step(call: Call, env: list[Any]) -> None:
+def step(call: Call, env: list[Any] | dict[int, Any]) -> None:
     """Runs one call on the tensors in `env`, and puts its results there."""
     args = [to_python(arg, env) for arg in call.args]
     kwargs = {name: to_python(arg, env) for name, arg in call.kwargs}

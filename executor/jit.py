@@ -7,9 +7,15 @@ and closures of the Python function when it traces, not at each call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+import torch
+
+from executor.autograd.joint import Joint, Template
+from executor.autograd.node import run as differentiable
+from executor.autograd.pair import Pair
+from executor.autograd.relations import Relations
 from executor.backends.base import Backend
 from executor.backends.weak_memory import WeakMemory
 from executor.errors import ArgumentError
@@ -39,6 +45,7 @@ class Compiled:
         self.last: Compilation | None = None
         self._fn = fn
         self._cache: dict[Hashable, Compilation] = {}
+        self._pairs: dict[Hashable, Pair] = {}
         self._hits = self._misses = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,6 +55,8 @@ class Compiled:
         function that cannot become a program.
         """
         key, tensors = guard(args, kwargs)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return self._differentiably(key, tensors, args, kwargs)
         compilation = self._cache.get(key)
         if compilation is None:
             self._misses += 1
@@ -59,6 +68,28 @@ class Compiled:
             self._hits += 1
         self.last = compilation
         return compilation.run(tensors)
+
+    def _differentiably(
+        self, key: Hashable, tensors: Sequence[torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        relations, joint = Relations(tensors), None
+        key = key, relations.key()
+        pair = self._pairs.get(key)
+        if pair is None:
+            self._misses += 1
+            joint = Joint(Template.of(self._fn, args, kwargs, relations), relations)
+            try:
+                joint.run()
+            except Exception as error:
+                if error is not joint.recorder.refused:
+                    raise
+                self.last = uncompiled(joint.refused())
+                return self.last.run(relations.tensors)
+            pair = self._pairs[key] = Pair(joint, self._compile)
+        else:
+            self._hits += 1
+        self.last = pair.forward
+        return differentiable(pair, relations, joint)
 
     def cache_info(self) -> CacheInfo:
         """Hits and misses since this function was compiled."""

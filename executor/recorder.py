@@ -86,6 +86,17 @@ class Recorder:
         self.calls.append(Call(name, given, named, results, source, no_grad))
         return out
 
+    def refuse(
+        self, op: torch._ops.OpOverload, args: Sequence[Arg], kwargs: Mapping[str, Arg], error: Exception
+    ) -> None:
+        """Records a call that eager refused with this error."""
+        self.calls.append(Call(op_name(op), tuple(args), tuple(kwargs.items())))
+        self.refused = error
+
+    def home(self, tensor: torch.Tensor) -> int | None:
+        """The storage that the tensor lies on, if the program knows it."""
+        return self._homes.get(tensor.untyped_storage()._cdata)
+
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether this very tensor object is a value of the program."""
         return id(tensor) in self._index
@@ -95,8 +106,13 @@ class Recorder:
         return self._index[id(self.tensors[index])]
 
     def ref(self, tensor: torch.Tensor) -> Ref:
-        """The reference to a tensor that this program made or was given."""
+        """The reference to a tensor that this program made or was given.
+
+        Autograd makes tensor objects of its own for what it kept: such a one is the value that lies as it does.
+        """
         if id(tensor) not in self._index:
+            if tensor.untyped_storage()._cdata in self._homes:
+                return Ref(self._like(tensor))
             shape = "x".join(map(str, tensor.shape)) or "0-d"
             raise TraceError(
                 f"a tensor from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument"
@@ -126,6 +142,13 @@ class Recorder:
             tuple(leaves),
             tuple(rooted),
         )
+
+    def _like(self, tensor: torch.Tensor) -> int:
+        geometry = value_of(tensor, self._home(tensor))
+        for index in range(len(self.values) - 1, -1, -1):
+            if self.values[index] == geometry:
+                return index
+        raise TraceError("a tensor that no operator made lies on the memory of another one")
 
     def _home(self, tensor: torch.Tensor) -> int:
         return self._homes[tensor.untyped_storage()._cdata]

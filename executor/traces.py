@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from executor.args import Arg, Dict, Ref, children, refs
 from executor.facts import operand_list
@@ -42,38 +42,17 @@ def make(
     notes: tuple[str, ...] = (),
 ) -> Trace:
     """The trace of a program."""
-    return Trace(
-        program.storages,
-        program.values,
-        program.params,
-        program.calls,
-        program.outputs,
-        program.twins,
-        program.constants,
-        program.raises,
-        program.leaves,
-        program.rooted,
-        name,
-        milliseconds,
-        counts,
-        notes,
-    )
+    return Trace(**_fields(program), name=name, milliseconds=milliseconds, counts=counts, notes=notes)
 
 
 def plain(trace: Trace) -> Program:
     """The trace's program alone."""
-    return Program(
-        trace.storages,
-        trace.values,
-        trace.params,
-        trace.calls,
-        trace.outputs,
-        trace.twins,
-        trace.constants,
-        trace.raises,
-        trace.leaves,
-        trace.rooted,
-    )
+    return Program(**_fields(trace))
+
+
+def _fields(program: Program) -> dict[str, Any]:
+    """What makes a program, without what a trace adds."""
+    return {name: getattr(program, name) for name in Program.__struct_fields__}
 
 
 def _header(trace: Trace) -> list[str]:

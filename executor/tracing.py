@@ -26,6 +26,7 @@ from executor.errors import ArgumentError, DataDependentError, TraceError
 from executor.memory import clone, describe, dtype_name, literal
 from executor.program import Inputs, Iota, Literal, Param, Program, Source
 from executor.recorder import LITERAL_LIMIT, Recorder
+from executor.refusals import refusal
 from executor.schema import changes_metadata, op_name, resolve
 from executor.schema_fixes import SET_DATA
 
@@ -76,50 +77,38 @@ def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     raise TraceError(f"eager does not refuse {getattr(fn, '__name__', fn)!s}")
 
 
-class Tracer:
-    """One function, clones of its arguments, and the recorder that fills as it runs.
+class Recording:
+    """The recorder that fills while a function runs. Without `metadata`, calls that change what a tensor is (`transpose_`) are refused."""
 
-    Without `metadata`, calls that change what a tensor is (`transpose_`) are refused.
-    """
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        *,
-        contents: bool = True,
-        metadata: bool = True,
-    ) -> None:
-        self.fn, self.args, self.kwargs, self.metadata = fn, args, kwargs, metadata
-        tensors: list[torch.Tensor] = []
-
-        def ref(tensor: torch.Tensor) -> Ref:
-            tensors.append(plain(tensor))
-            return Ref(len(tensors) - 1)
-
-        check_containers((args, kwargs))
-        names = parameter_names(fn, len(args))
-        self.params = [Param(name, to_arg(arg, ref)) for name, arg in zip(names, args, strict=True)]
-        self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
-        self.inputs = _inputs(tensors, contents=contents)
+    def __init__(self, *, metadata: bool) -> None:
+        self.metadata = metadata
         self.recorder = Recorder()
-        # A twin becomes a tensor object of its own, so that each parameter's uses are told apart.
-        memory = clone(tensors, twins=False)
-        for tensor, value in zip(memory.tensors, self.inputs.values, strict=True):
-            self.recorder.input(tensor, self.inputs.storages[value.storage])
-        self.clones = memory.tensors
+        self.over = False  # nothing is recorded any more
+        self.given = 0  # how many of the recorder's values are inputs
 
-    def trace(self) -> Program:
-        """Runs the function and returns its program. Raises as the module's `trace` does."""
-        clones = iter(self.clones)
-        # The caller's own containers, so that a named tuple still has its names.
-        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
+    def watching(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the function returns for arguments on tensors of the recorder, while its calls are recorded."""
         functions = _Functions(self)
-        with functions, _Record(self, functions):
-            out = self.fn(*args, **kwargs)
-        self._check_twins()
-        return self.recorder.program(self.params, self._returned(out), self.inputs.twins)
+        # With hooks, autograd keeps tensors as they are, and makes no calls of its own to detach them.
+        with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack), functions, _Record(self, functions):
+            return fn(*args, **kwargs)
+
+    def autograds_own(self, op: torch._ops.OpOverload, function: str) -> bool:
+        """Whether autograd makes this call for itself, while this torch function runs: what `mul_` overwrites is cloned first."""
+        in_place = function.endswith("_") and (function.startswith("__i") or not function.startswith("__"))
+        return in_place and self.recorder.grad and op is torch.ops.aten.clone.default
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        """What is kept of a tensor that autograd keeps."""
+        return tensor
+
+    def unpack(self, kept: Any) -> torch.Tensor:
+        """The tensor of which this was kept."""
+        return kept  # type: ignore[no-any-return]
+
+    def recording(self) -> TorchDispatchMode:
+        """A mode under which calls are recorded, those of autograd's engine too."""
+        return _Record(self, _Functions(self))
 
     def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Runs and records a call. Raises `TraceError` for one that cannot be part of the program, with its source line."""
@@ -135,26 +124,87 @@ class Tracer:
         except TraceError as error:
             raise type(error)(f"{error} ({op_name(op)} at {_at(source)})") from None
 
+    def refuse_late(
+        self, error: Exception, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], start: int
+    ) -> None:
+        """Records the call that autograd refused before it was dispatched, if that is why this torch function raised."""
+        if self.recorder.grad and self.recorder.refused is None:
+            self.over = True
+            refusal(self.recorder, error, func, args, kwargs, start)
+
+    def returned(self, out: Any) -> Arg:
+        """What the function returned, as a tree. Raises `TraceError` for what a program cannot return."""
+        check_returned(out)
+        try:
+            return to_arg(out, self._output)
+        except ArgumentError as error:
+            raise TraceError(f"the function returns what a program cannot: {error}") from error
+
+    def _output(self, tensor: torch.Tensor) -> Ref:
+        ref = self.recorder.ref(tensor)
+        made = ref.index >= self.given
+        if made and tensor.requires_grad and tensor._base is None and tensor.is_leaf:
+            raise TraceError("the function returns a leaf that it makes itself, which is not supported")
+        return ref
+
+
+class Tracer(Recording):
+    """One function, and clones of its arguments."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        contents: bool = True,
+        metadata: bool = True,
+    ) -> None:
+        super().__init__(metadata=metadata)
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        tensors: list[torch.Tensor] = []
+
+        def ref(tensor: torch.Tensor) -> Ref:
+            tensors.append(plain(tensor))
+            return Ref(len(tensors) - 1)
+
+        check_containers((args, kwargs))
+        names = parameter_names(fn, len(args))
+        self.params = [Param(name, to_arg(arg, ref)) for name, arg in zip(names, args, strict=True)]
+        self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
+        self.inputs = _inputs(tensors, contents=contents)
+        # A twin becomes a tensor object of its own, so that each parameter's uses are told apart.
+        memory = clone(tensors, twins=False)
+        for tensor, value in zip(memory.tensors, self.inputs.values, strict=True):
+            self.recorder.input(tensor, self.inputs.storages[value.storage])
+        self.clones, self.given = memory.tensors, len(memory.tensors)
+
+    def trace(self) -> Program:
+        """Runs the function and returns its program. Raises as the module's `trace` does."""
+        clones = iter(self.clones)
+        # The caller's own containers, so that a named tuple still has its names.
+        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
+        out = self.watching(self.fn, args, kwargs)
+        self._check_twins()
+        return self._program(self.returned(out))
+
     def _check_twins(self) -> None:
         """A tensor that is passed twice is two tensor objects here, of which a change would show in one."""
         for position in sorted(position for pair in self.inputs.twins for position in pair):
             if self.recorder.current(position) != position:
                 raise TraceError("a tensor that is passed twice changes its shape or storage, which is not supported")
 
-    def _returned(self, out: Any) -> Arg:
-        check_returned(out)
-        try:
-            return to_arg(out, self.recorder.ref)
-        except ArgumentError as error:
-            raise TraceError(f"the function returns what a program cannot: {error}") from error
-
     def refused(self) -> Program:
         """The program up to and including the call that eager refused, after `trace` raised `recorder.refused`."""
-        return self.recorder.program(self.params, None, self.inputs.twins)
+        return self._program(None)
+
+    def _program(self, outputs: Arg) -> Program:
+        inputs = self.inputs
+        return self.recorder.program(self.params, outputs, inputs.twins, leaves=inputs.leaves, rooted=inputs.rooted)
 
 
 class _Record(TorchDispatchMode):
-    def __init__(self, tracer: Tracer, functions: _Functions) -> None:
+    def __init__(self, tracer: Recording, functions: _Functions) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tracer, self.functions = tracer, functions
         self.last: tuple[Any, object] = (None, None)
@@ -162,6 +212,8 @@ class _Record(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if self.tracer.over:
+            return func(*args, **(kwargs or {}))
         if str(func) in _LIFTS:
             out = func(*args)
             if not self.tracer.recorder.knows(out):
@@ -172,6 +224,8 @@ class _Record(TorchDispatchMode):
         running = self.functions.running
         if func is torch.ops.aten.detach.default and self.last[0] is args[0] and self.last[1] is running is not None:
             return args[0]
+        if self.tracer.autograds_own(func, self.functions.name):
+            return func(*args, **(kwargs or {}))
         out = self.tracer.record(func, args, kwargs or {})
         self.last = out, running
         return out
@@ -183,10 +237,11 @@ class _Functions(TorchFunctionMode):
     Assigning to `Tensor.data` is no dispatched call either, and is recorded here.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Recording) -> None:
         super().__init__()
         self.tracer = tracer
         self.running: object = None
+        self.name = ""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -198,11 +253,15 @@ class _Functions(TorchFunctionMode):
             )
         if func == _SET_DATA:  # each access makes a wrapper of its own
             return self.tracer.record(resolve(SET_DATA), args, {})
-        before, self.running = self.running, object()
+        before, self.running, self.name = self.running, object(), getattr(func, "__name__", "")
+        start = len(self.tracer.recorder.calls)
         try:
             return func(*args, **(kwargs or {}))
+        except RuntimeError as error:
+            self.tracer.refuse_late(error, func, args, kwargs or {}, start)
+            raise
         finally:
-            self.running = before
+            self.running, self.name = before, ""
 
 
 def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None) -> None:
@@ -249,7 +308,7 @@ def _inputs(tensors: Sequence[torch.Tensor], *, contents: bool) -> Inputs:
         msgspec.structs.replace(storage, fill=_fill(first[i], storage.nbytes, contents=contents))
         for i, storage in enumerate(inputs.storages)
     ]
-    return Inputs(tuple(filled), inputs.values, inputs.twins)
+    return msgspec.structs.replace(inputs, storages=tuple(filled))
 
 
 def _fill(tensor: torch.Tensor, nbytes: int, *, contents: bool) -> Literal | Iota:

@@ -11,6 +11,7 @@ from executor.interpreter import run
 from executor.memory import Memory, allocate, clone, describe
 from executor.program import Call, Inputs, Iota, Param, Program, Storage, Value
 from executor.recorder import Recorder
+from executor.tracing import trace, trace_refused
 
 WHOLE = Value(0, "float32", (4,), (1,))
 WINDOW = Value(0, "float32", (3,), (1,), 1)
@@ -91,3 +92,30 @@ def test_a_clone_requires_grad_as_the_original_does() -> None:
     held = clone(tensors)
     assert [(t.requires_grad, t.is_leaf) for t in held.tensors] == [(True, True), (True, False), (False, True)]
     assert [held.leaves[0].tolist(), held.leaves[1].tolist()] == [leaf.tolist(), base.tolist()]
+
+
+def test_a_trace_says_what_requires_grad_and_where_grad_mode_is_off() -> None:
+    leaf = torch.arange(4.0).requires_grad_()
+    base = leaf * 2
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        b.mul_(a)  # autograd keeps a copy of what this overwrites, which is no call of the function's
+        with torch.no_grad():
+            a.add_(1)
+        return b.detach() + a.exp()
+
+    program = trace(fn, leaf, base)
+    assert (program.leaves, program.rooted) == ((0,), (1,))
+    assert [(call.op.split(".")[1], call.no_grad) for call in program.calls] == [
+        ("mul_", False), ("add_", True), ("detach", False), ("exp", False), ("add", False)]  # fmt: skip
+
+
+def test_a_trace_ends_with_the_call_that_autograd_refuses() -> None:
+    leaf = torch.arange(4.0).requires_grad_()
+    program = trace_refused(lambda a, b: (b.add_(1), a[1:].mul_(b)), leaf, torch.ones(3))
+    assert program.raises == "RuntimeError"
+    assert [call.op.split(".")[1] for call in program.calls] == ["add_", "slice", "mul_"]
+    memory = allocate(program.entry)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        run(program, memory.tensors)
+    assert memory.tensors[1].tolist() == [2.0, 2.0, 2.0]

@@ -1,0 +1,211 @@
+"""Runs a function forward and backward once, under the dispatch mode, so that autograd's own calls become a program, too.
+
+What views, writes in place and version counters mean for gradients is thus decided by PyTorch itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from executor.accepted import check_containers, plain
+from executor.args import Arg, List, Ref
+from executor.autograd.relations import Blueprint, Copies, Relations, base_of
+from executor.errors import TraceError
+from executor.facts import access, facts, operand_list
+from executor.interpreter import flatten
+from executor.memory import dtype_name
+from executor.program import Iota, Param, Program, Storage
+from executor.schema import op_name
+from executor.tracing import Recording
+
+_CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation: "
+
+
+class Saved(NamedTuple):
+    """A tensor that autograd kept for the backward pass, and its version then."""
+
+    tensor: torch.Tensor
+    version: int
+
+
+class Pass(NamedTuple):
+    """What going backward with some of the cotangents does.
+
+    `calls` are a range of the recorder's. `cotangents` and `gradients` are values, None where there is none. `unpacked`:
+    which of the saved tensors it looks at. `error` is what it raises, if it does.
+    """
+
+    calls: range
+    cotangents: tuple[int | None, ...]
+    gradients: tuple[int | None, ...]
+    unpacked: frozenset[int]
+    error: Exception | None
+
+
+class Template(NamedTuple):
+    """A function and its arguments, each tensor among them replaced by a slot: which of the distinct inputs it is."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    blueprint: Blueprint
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any], args: Any, kwargs: Any, relations: Relations) -> Template:
+        """The template of a call. Raises `ArgumentError` or `TraceError` for arguments that a program cannot take."""
+        check_containers((tuple(args), dict(kwargs)))
+        for tensor in relations.tensors:
+            plain(tensor)
+        slots = {id(tensor): Slot(k) for k, tensor in enumerate(relations.tensors)}
+        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: slots[id(t)], (tuple(args), dict(kwargs)))
+        return cls(fn, args, kwargs, relations.blueprint())
+
+
+class Slot(NamedTuple):
+    """Stands for a tensor among arguments."""
+
+    number: int
+
+
+class Joint(Recording):
+    """One function, run on copies of its inputs, which hold zeros unless there are originals.
+
+    Once `run`, `forward` are the numbers of its calls, `outputs` is the tree of what it returned, `levels[i]` the version
+    of call i's first operand before it, and `rebased` are the bases, by number, that a write gave another history. `saved` is
+    what autograd kept.
+    """
+
+    def __init__(self, template: Template, originals: Relations | None = None) -> None:
+        super().__init__(metadata=False)
+        self.template = template
+        self.copies = Copies(template.blueprint, originals)
+        for tensor in self.copies.tensors:
+            self.recorder.input(tensor, Storage(tensor.untyped_storage().nbytes(), Iota(dtype_name(tensor.dtype))))
+        self.given = len(self.copies.tensors)
+        self.entry = [tensor._version for tensor in self.copies.tensors]
+        self.levels: list[int] = []
+        self.rebased: list[int] = []
+        self._histories: dict[int, int] = {}
+        self.saved: list[Saved] = []
+        self.forward = range(0)
+        self.outputs: Arg = None
+        self._makers: dict[int, int] = {}
+        self._unpacked: set[int] = set()
+        self._changes: list[str] = []
+
+    def run(self) -> None:
+        """Runs the function. Raises what it raises, and `TraceError` for what cannot become a program."""
+        fn, args, kwargs, _ = self.template
+        args, kwargs = pytree.tree_map_only(
+            Slot, lambda slot: self.copies.tensors[slot.number], (args, kwargs), is_leaf=lambda x: isinstance(x, Slot)
+        )
+        history = [base.grad_fn for base in self.copies.bases]
+        out = self.watching(fn, args, kwargs)
+        self.forward = range(len(self.recorder.calls))
+        self._makers = {v: i for i in reversed(self.forward) for v in self.recorder.calls[i].results}
+        for k in range(len(self.copies.tensors)):
+            self._makers.pop(k, None)  # written in place by calls that return them
+        self.outputs = self.returned(out)
+        self.rebased = [
+            k
+            for k, (before, base) in enumerate(zip(history, self.copies.bases, strict=True))
+            if base.grad_fn is not before
+        ]
+
+    def refused(self) -> Program:
+        """The program up to and including the call that eager refused, after `run` raised `recorder.refused`."""
+        tensors = List(tuple(Ref(k) for k in range(len(self.copies.tensors))))
+        return self.recorder.program([Param("tensors", tensors)])
+
+    def autograds_own(self, op: torch._ops.OpOverload, function: str) -> bool:
+        """None: what autograd does for itself the backward program may need."""
+        del op, function
+        return False
+
+    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """See `Recording.record`."""
+        first = next(iter(flatten(args)), None)
+        self.levels.append(0 if first is None else first._version)
+        if first is not None and torch.is_grad_enabled() and facts(op_name(op)).written:
+            self._note_history(args, len(self.recorder.calls))
+        out = super().record(op, args, kwargs)
+        if op_name(op).startswith("aten._foreach_") and facts(op_name(op)).written:
+            # In eager each member's own operator counts this write, but none of those is reached under the mode.
+            torch.autograd.graph.increment_version(args[0])
+        return out
+
+    def view_maker(self, value: int) -> int | None:
+        """The call of the function that makes this value as a view, if one does."""
+        i = self._makers.get(value)
+        if i is None:
+            return None
+        call = self.recorder.calls[i]
+        return i if operand_list(call) and access(self.recorder.values, call).address else None
+
+    def _note_history(self, args: Sequence[Any], call: int) -> None:
+        tensors = [tensor for tensor in pytree.tree_leaves(args) if isinstance(tensor, torch.Tensor)]
+        if any(tensor.requires_grad for tensor in tensors):
+            for target in args[0] if isinstance(args[0], list | tuple) else (args[0],):
+                self._histories[id(base_of(target))] = call
+
+    def changed_history(self, base: torch.Tensor) -> int:
+        """The last call that gave this base a history; the number of all calls if that is not known."""
+        return self._histories.get(id(base), len(self.forward))
+
+    def backward(self, targets: Sequence[torch.Tensor], pattern: Sequence[bool]) -> Pass:
+        """Goes backward from those targets that have a cotangent, and records it."""
+        recorder, start = self.recorder, len(self.recorder.calls)
+        cotangents = [
+            torch.zeros_like(t.detach()) if given else None for t, given in zip(targets, pattern, strict=True)
+        ]
+        places = [None if t is None else self._cotangent(t) for t in cotangents]
+        self._unpacked, self._changes = set(), []
+        gradients: Sequence[torch.Tensor | None] = [None] * len(self.copies.roots)
+        error: Exception | None = None
+        try:
+            with self.recording():
+                gradients = torch.autograd.grad(
+                    [t for t, given in zip(targets, pattern, strict=True) if given],
+                    self.copies.roots,
+                    [t for t in cotangents if t is not None],
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+        except TraceError:
+            raise
+        except Exception as raised:  # noqa: BLE001 (a derivative may raise anything, and does so when it is asked for)
+            error = raised
+        if self._changes:
+            error = RuntimeError(self._changes[0])
+        values = tuple(None if t is None else recorder.ref(t).index for t in gradients)
+        calls = range(start, len(recorder.calls))
+        return Pass(calls, tuple(places), values, frozenset(self._unpacked), error)
+
+    def _cotangent(self, tensor: torch.Tensor) -> int:
+        nbytes = tensor.untyped_storage().nbytes()
+        return self.recorder.input(tensor, Storage(nbytes, Iota(dtype_name(tensor.dtype))))
+
+    def pack(self, tensor: torch.Tensor) -> int:
+        """See `Recording.pack`."""
+        self.saved.append(Saved(tensor, tensor._version))
+        return len(self.saved) - 1
+
+    def unpack(self, kept: int) -> torch.Tensor:
+        """See `Recording.unpack`."""
+        tensor, version = self.saved[kept]
+        self._unpacked.add(kept)
+        if tensor._version != version:
+            self._changes.append(changed(tensor, version))
+        return tensor
+
+
+def changed(tensor: torch.Tensor, expected: int) -> str:
+    """What autograd says of a tensor that it kept and that was written since."""
+    return (
+        f"{_CHANGED}[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; "
+        f"expected version {expected} instead."
+    )
