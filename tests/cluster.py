@@ -23,12 +23,10 @@ class AtOnce(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        try:
-            if self.broken is not None:
-                raise self.broken
+        if self.broken is not None:
+            future.set_exception(self.broken)
+        else:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - as an executor does
-            future.set_exception(error)
         return future
 
 
@@ -62,7 +60,9 @@ def setup(folder: Path, *names: str, workers: int = 2, rounds: int = 0, **more: 
 class Center:
     """A coordinator that can be killed: the next one begins from what was saved."""
 
-    def __init__(self, given: Setup, url: str, *, flags: tuple[Flag, ...] = (), now: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, given: Setup, url: str, *, flags: tuple[Flag, ...] = (), now: Callable[[], float] | None = None
+    ) -> None:
         self._given, self._url, self._flags = given, url, flags
         self._now = now
         self.disk = AtOnce()

@@ -99,6 +99,7 @@ class Bench:
         plan = Plan(
             name, self._worker, options.seed, deadline, options.shrink, exact=options.exact, flags=known,
             against=options.against, relations=chosen(options.relations), shards=self._setup.workers,
+            gradients=options.gradients,
         )  # fmt: skip
         flight = self._shard_stack.enter_context(
             Careful(journal.path, name, self._worker, targets.versions(whole), exact=options.exact)

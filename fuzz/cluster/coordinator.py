@@ -37,6 +37,7 @@ class Progress(msgspec.Struct, array_like=True):
     programs: int
     failures: int
     findings: int
+    killed: int
     used: float
     left: float
     begun: float
@@ -92,8 +93,7 @@ class Coordinator:
         for worker, found in hello.killed:
             self._kill(worker, found)
         self._changed = True
-        if seat.incarnation > 1:  # its place must not be forgotten: what it did before is nowhere else
-            self._save(wait=5.0)
+        self._save()
         return Welcome(
             self.state.setup, seat.incarnation, seat.place, seat.arm, self._left(seat), frozenset(seat.passed),
             self._epoch, self.state.version, self.state.flags,
@@ -105,6 +105,8 @@ class Coordinator:
         if report.incarnation < seat.incarnation:
             return Reply(self._epoch, 0, 0, 0.0, out=True)
         if report.incarnation > seat.incarnation:  # this coordinator began from before that one's hello
+            if report.start != seat.place:
+                return Reply(self._epoch, 0, 0, 0.0, anew=True)
             seat.incarnation, seat.seq = report.incarnation, 0
         for delta in report.deltas:
             if delta.seq == seat.seq + 1:
@@ -153,6 +155,7 @@ class Coordinator:
             outcomes.total() + len(state.killed),
             sum(outcomes[name] for name in FAILURES),
             len(state.findings),
+            len(state.killed),
             state.used,
             self._budget_left(),
             state.begun,
@@ -316,8 +319,7 @@ class Coordinator:
             offered = [(seat.incarnation, seat.seq) for seat in self.state.seats]
             if self._snapshots.offer(self._number + 1, lambda: msgspec.msgpack.encode(self.state)):
                 self._number, self._offered, self._snapped, self._changed = self._number + 1, offered, now, False
-        if wait:
-            self._note_saved(self._snapshots.poll(wait))
+        self._note_saved(self._snapshots.poll(wait))
 
     def _durable_of(self, worker: int) -> int:
         """The last delta of a worker that is on disk."""

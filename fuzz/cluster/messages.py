@@ -122,13 +122,14 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True):
 class Report(msgspec.Struct, array_like=True):
     """A worker reports: all deltas that the coordinator does not have. `epoch` is what it knows of (see `Reply`).
 
-    `free` means that it is between two batches, and may turn to something else. `holding` are kinds that it shrinks.
-    `note` says what keeps it from working, and `ended` that it does no more.
+    `start` is the place that it was welcomed with. `free` means that it is between two batches, and may turn to something else.
+    `holding` are kinds that it shrinks. `note` says what keeps it from working, and `ended` that it does no more.
     """
 
     worker: int
     incarnation: int
     deltas: list[Delta]
+    start: Place
     free: bool = False
     ended: bool = False
     holding: list[Kind] = []
@@ -141,7 +142,8 @@ class Report(msgspec.Struct, array_like=True):
 class Reply(msgspec.Struct, array_like=True):
     """The coordinator's answer. `have` is the last delta that it has, `durable` the last that a restart would not lose.
 
-    `left` are seconds until the end, 0 for the end itself; `out` says that another has the worker's seat. `arm` and `job` are what the worker turns to. `shrunk` continues,
+    `left` are seconds until the end, 0 for the end itself; `out` says that another has the worker's seat, and `anew` that the
+    worker has to say hello again, since the coordinator does not know what was done before it came. `arm` and `job` are what the worker turns to. `shrunk` continues,
     from entry `since`, the list of kinds that were shrunk anywhere; `flags` are all that are on, if the worker has others.
     The `epoch` changes when the coordinator begins anew: then the worker's list may be another than the coordinator's.
     """
@@ -158,6 +160,7 @@ class Reply(msgspec.Struct, array_like=True):
     version: int = 0
     flags: tuple[Flag, ...] | None = None
     out: bool = False
+    anew: bool = False
 
 
 class Ask(msgspec.Struct, array_like=True, frozen=True):

@@ -25,7 +25,8 @@ class Outbox:
         self.shrunk = Counter[Kind]()
         self._log: list[Kind] = []  # the coordinator's list of them
         self._kept: deque[Delta] = deque()
-        self._place, self._seq, self._have = welcome.place, 0, 0
+        self._start_place = self._place = welcome.place
+        self._seq = self._have = 0
         self._epoch, self._version = welcome.epoch, welcome.version
         self._start()
 
@@ -102,8 +103,8 @@ class Outbox:
 
     def report(self, *, free: bool, holding: Iterable[Kind] = (), note: str = "", ended: bool = False) -> Report:
         """All that the coordinator does not have."""
-        return Report(self.worker, self.incarnation, list(self._unknown()), free, ended, list(holding), self._epoch,
-                      len(self._log), self._version, note)  # fmt: skip
+        return Report(self.worker, self.incarnation, list(self._unknown()), self._start_place, free, ended, list(holding),
+                      self._epoch, len(self._log), self._version, note)  # fmt: skip
 
     def _unknown(self) -> Iterable[Delta]:
         return (delta for delta in self._kept if delta.seq > self._have)

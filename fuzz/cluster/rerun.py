@@ -9,7 +9,7 @@ from typing import NamedTuple
 from corpus.flags import SHIPPED
 from fuzz.cluster.messages import Setup
 from fuzz.cluster.profiles import PROFILES, WHOLE
-from fuzz.options import NO_FLAGS, Options, UsageError
+from fuzz.options import GRADIENTS, NO_FLAGS, Options, UsageError
 from fuzz.relations import NONE
 
 
@@ -47,4 +47,5 @@ def command(options: Options, target: str, batch: Address) -> str:
     words += [] if options.flags == str(SHIPPED) else ["--flags", options.flags or NO_FLAGS]
     words += ["--against", options.against] if options.against else []
     words += ["--relations", options.relations] if options.relations != NONE else []
+    words += ["--gradients", options.gradients] if options.gradients != GRADIENTS[0] else []
     return shlex.join(words)

@@ -9,6 +9,7 @@ from fuzz.cluster.bandit import Arm
 from fuzz.cluster.messages import Begin, Failure, Found, Place, Setup
 from fuzz.cluster.tally import Tally
 from fuzz.findings import Kind
+from fuzz.options import Options
 
 MOST_FINDINGS = 2000  # that are kept; further ones are counted
 MOST_WAITING = 1000  # failures that wait to be shrunk; further ones are counted
@@ -102,6 +103,15 @@ class State(msgspec.Struct):
     def width(self) -> float:
         """Seconds of a part of the campaign, for which programs are counted together."""
         return max(self.setup.options.budget / 60, 1.0)
+
+
+def continued(state: State, options: Options, workers: int) -> State:
+    """A campaign that was stopped, to go on with these options and so many workers: further ones take seats of their own."""
+    setup = msgspec.structs.replace(state.setup, options=options, workers=workers)
+    seats = state.seats + [Seat(arm=_first(setup, worker)) for worker in range(len(state.seats), workers)]
+    for number, seat in enumerate(seats):
+        seat.ended = number >= workers
+    return msgspec.structs.replace(state, setup=setup, seats=seats, stopped=False)
 
 
 def _first(setup: Setup, worker: int) -> int:

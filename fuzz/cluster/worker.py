@@ -72,7 +72,7 @@ class Worker:
         self._examples = examples(welcome.setup.redis)
         self._shard: Shard | None = None
         self._job: Failure | None = None
-        self._running = self._out = self._renew = False
+        self._running = self._out = self._anew = self._renew = False
         self._note, self._rest, self._next_report = "", REST, 0.0
         self._phase, self._since = "", time.monotonic()
         self._counts = Counter[str]()
@@ -85,8 +85,8 @@ class Worker:
         forget(left)
         return welcome
 
-    def run(self) -> None:
-        """Works until the campaign is over, or somebody else has the seat."""
+    def run(self) -> bool:
+        """Works until the campaign is over, or somebody else has the seat. Whether a new worker has to take the seat."""
         try:
             while time.monotonic() < self._deadline and not self._out:
                 try:
@@ -98,6 +98,7 @@ class Worker:
             self._leave()
             self._bench.close()
         self._end()
+        return self._anew
 
     @property
     def _target(self) -> str:
@@ -239,8 +240,8 @@ class Worker:
             self._take(unpacked(data, Reply))
 
     def _take(self, reply: Reply) -> None:
-        if reply.out:
-            self._out, self._deadline = True, 0.0
+        if reply.out or reply.anew:
+            self._out, self._anew, self._deadline = True, reply.anew, 0.0
             return
         self._outbox.take(reply)
         rounds = self._setup.rounds
