@@ -175,8 +175,9 @@ def _check_inputs(inputs: Inputs, count: int, where: str) -> None:
         raise CorpusError(f"{where}.values: {len(inputs.values)} tensors, but the program takes {count}")
     # A program that returns at once has the inputs' rules and no others.
     tensors = List(tuple(Ref(i) for i in range(count)))
+    alone = Program(inputs.storages, inputs.values, (Param("tensors", tensors),), (), None, inputs.twins)
     try:
-        validate(Program(inputs.storages, inputs.values, (Param("tensors", tensors),), (), None, inputs.twins))
+        validate(msgspec.structs.replace(alone, leaves=inputs.leaves, rooted=inputs.rooted))
     except ProgramError as error:
         raise CorpusError(f"{where}: {error}") from error
 

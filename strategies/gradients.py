@@ -52,7 +52,7 @@ class GradScope(Scope):
 
     def returnable(self) -> Sequence[int]:
         """The caller goes backward from those that are computed from others and carry gradients: they come first, and often."""
-        every = [i for i in super().returnable() if usable(self.tensor(i))]
+        every = [i for i in super().returnable() if usable(self.tensor(i)) and not severed(self.tensor(i))]
         return [*(4 * [i for i in every if self.carries(i) and not self.tensor(i).is_leaf]), *every]
 
     def carries(self, index: int) -> bool:
@@ -84,12 +84,15 @@ class GradScope(Scope):
     ) -> bool:
         if changes_metadata(op) or not all(map(usable, tensors)):
             return False
-        carried = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        if carried and op in NOT_DIFFERENTIABLE:
+        if torch.is_grad_enabled() and any(map(severed, tensors)):
+            return False
+        given = any(tensor.requires_grad for tensor in tensors)
+        carried = given and torch.is_grad_enabled()
+        if (carried and op in NOT_DIFFERENTIABLE) or (given and op == "aten.view.dtype"):
             return False
         effect = effects(op)
-        given = dict(zip(effect.names, args, strict=False)) | kwargs
-        written = flatten([given[name] for name in effect.writes if name in given])
+        named = dict(zip(effect.names, args, strict=False)) | kwargs
+        written = flatten([named[name] for name in effect.writes if name in named])
         return all(self._may_write(tensor, gradients=carried) for tensor in written)
 
     def _may_write(self, tensor: torch.Tensor, *, gradients: bool) -> bool:
@@ -116,6 +119,11 @@ def usable(tensor: torch.Tensor) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def severed(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a view, made under `no_grad`, of one that requires grad: torch calls it a leaf, but it is none."""
+    return tensor.requires_grad and tensor._is_view() and tensor.grad_fn is None  # noqa: SLF001 (no public way)
 
 
 def draw_required(draw: Draw, scope: Scope, indices: Sequence[int], twins: Sequence[tuple[int, int]]) -> Inputs | None:

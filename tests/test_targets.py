@@ -494,7 +494,7 @@ def install(folder: Path, package: str, points: str) -> None:
 def test_a_third_partys_target_gets_the_defaults() -> None:
     target = targets.get("plain")
     assert (target.name, target.unsafe, target.needs_source) == ("plain", False, True)
-    assert target.limits == Limits(metadata_mutation=False)
+    assert target.limits == Limits(metadata_mutation=False, gradients=False)
     assert target.compile(len, ())([1]) == 1
     assert target.metrics(len) == {}
     assert target.versions() == {"torch": torch.__version__}

@@ -17,7 +17,7 @@ class Pipeline(Target):
     """`executor.jit` with a backend and a way to lower partial overlaps."""
 
     needs_source = False
-    limits = Limits(metadata_mutation=False, gradients=False)  # a value of a compiled program has one geometry
+    limits = Limits(metadata_mutation=False)  # a value of a compiled program has one geometry
     fine_stages = True
 
     def __init__(self, name: str, backend: Name | Backend, aliases: Aliases = "auto", about: str = "") -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from executor.args import to_python
 from executor.interpreter import returned
@@ -11,8 +14,6 @@ from executor.schema import changes_metadata, resolve
 from executor.validate.scope import fail
 
 if TYPE_CHECKING:
-    import torch
-
     from executor.program import Call, Program, Value
 
 
@@ -82,7 +83,8 @@ class _Layout:
             self.left.append(args[0].untyped_storage())
             self.tensors[call.operands[0]] = None
         kwargs = {name: to_python(arg, self.tensors) for name, arg in call.kwargs}
-        return returned(call.op, args, resolve(call.op)(*args, **kwargs))
+        with torch.no_grad() if call.no_grad else nullcontext():
+            return returned(call.op, args, resolve(call.op)(*args, **kwargs))
 
     def result(self, where: str, index: int, tensor: torch.Tensor) -> None:
         known = self.tensors[index]

@@ -10,6 +10,7 @@ import torch
 from executor.args import refs
 from executor.program import Iota, Literal, itemsize
 from executor.validate.calls import check_call
+from executor.validate.gradients import check_gradients
 from executor.validate.layout import check_layout
 from executor.validate.scope import Scope, check_floats, fail
 
@@ -29,6 +30,7 @@ def validate(program: Program) -> None:
     scope = Scope(program)
     _check_params(program, scope)
     _check_twins(program)
+    check_gradients(program)
     _check_constants(program, scope)
     for n, call in enumerate(program.calls):
         refused = program.raises is not None and n == len(program.calls) - 1
