@@ -35,7 +35,8 @@ class RunError(AliasfuzzError):
 class FindingRecord(msgspec.Struct, kw_only=True):
     """One signature that was found: its digest, whether the corpus had it, its case file, and the verdict and program as text.
 
-    `seconds` says when it was found, from the run's begin.
+    `seconds` says when it was found, from the run's begin. In a campaign on many machines, `rerun` is the command that runs
+    the batch that found it again, and `times` says how often it was found.
     """
 
     signature: str
@@ -45,6 +46,8 @@ class FindingRecord(msgspec.Struct, kw_only=True):
     program: str
     state: str = ""
     seconds: float = 0.0
+    rerun: str = ""
+    times: int = 1
 
 
 class TargetRecord(msgspec.Struct, kw_only=True):
@@ -76,10 +79,34 @@ class KilledRecord(msgspec.Struct, kw_only=True):
     path: str
 
 
+class ArmRecord(msgspec.Struct, kw_only=True):
+    """How workers were shared: the turns that went to a target within a swarm profile, and how many yielded something new."""
+
+    target: str
+    profile: str
+    turns: int
+    yields: int
+
+
+class ClusterRecord(msgspec.Struct, kw_only=True):
+    """A campaign on many machines: workers by node, how often workers and the coordinator began anew, and the arms.
+
+    `notes` say, by worker, what kept it from working at last. `lost` counts failures beyond those that are kept.
+    """
+
+    nodes: dict[str, int]
+    restarts: int
+    coordinator_restarts: int
+    arms: list[ArmRecord]
+    notes: dict[str, str] = {}
+    lost: int = 0
+
+
 class Record(msgspec.Struct, kw_only=True):
     """A run. Times are seconds since the epoch, `exit_code` is pytest's (2 if it was interrupted), or what it would be.
 
-    `missing` are the pairs of target and shard that did not end. `rerun` are the commands that run the shards again.
+    `missing` are the pairs of target and shard that did not end. `rerun` are the commands that run the shards again. `cluster`
+    tells of the machines, if there were many.
     """
 
     format: Literal["aliasfuzz.summary"] = "aliasfuzz.summary"
@@ -95,6 +122,7 @@ class Record(msgspec.Struct, kw_only=True):
     killed: list[KilledRecord]
     rerun: list[str] = []
     targets: dict[str, TargetRecord]
+    cluster: ClusterRecord | None = None
 
     @property
     def findings(self) -> list[tuple[str, FindingRecord]]:
@@ -171,6 +199,8 @@ def _finding(event: dict[str, Any], begun: float) -> FindingRecord:
         **{name: event[name] for name in ("signature", "known", "path", "text", "program")},
         state=event.get("state", ""),
         seconds=round(max(event.get("time", begun) - begun, 0.0), 3),
+        rerun=event.get("rerun", ""),
+        times=event.get("times", 1),
     )
 
 

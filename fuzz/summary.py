@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,14 @@ def progress(options: Options, summary: Summary, now: float) -> str:
     )
 
 
-def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
-    """What is printed at the end: each finding with its program, each target's totals, and how to run it again."""
+def closing_lines(
+    options: Options, summary: Summary, again: Callable[[Options, str, int], str] | None = None
+) -> Iterator[str]:
+    """What is printed at the end: each finding with its program, each target's totals, and how to run it again.
+
+    `again` gives the command for a shard of a target, `rerun` unless told otherwise.
+    """
+    again = again or rerun
     for target in summary.targets.values():
         for finding in target.findings.values():
             yield from _finding(finding)
@@ -158,8 +164,8 @@ def closing_lines(options: Options, summary: Summary) -> Iterator[str]:
         yield f"{event['target']}: shard {event['shard']} was killed while it judged a program, saved as {event['path']}"
         yield f"  aliasfuzz replay {Path(event['path']).name}"
     for name, number in summary.missing:
-        yield f"{name}: shard {number} did not end; run it again with: {rerun(options, name, number)}"
-    yield f"seed {options.seed:#x}; a shard runs again with: {rerun(options, options.targets[0], options.shards[0])}"
+        yield f"{name}: shard {number} did not end; run it again with: {again(options, name, number)}"
+    yield f"seed {options.seed:#x}; a shard runs again with: {again(options, options.targets[0], options.shards[0])}"
     yield f"journals: {options.folder}"
 
 
@@ -176,6 +182,8 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
     yield from (f"    {line}" for line in finding["program"].splitlines())
     yield from finding["text"].splitlines()[1:]
     yield f"  saved as {finding['path']}"
+    if finding.get("rerun"):
+        yield f"  found by {finding['rerun']}"
     yield f"  aliasfuzz script {Path(finding['path']).name}"
 
 

@@ -183,6 +183,7 @@ class Coordinator:
         now = self._now()
         if self.state.begun and not self._all_ended():
             self.state.used += max(now - self._last, 0.0)
+            self._changed = True
         self._last = now
         return now
 
