@@ -159,6 +159,7 @@ class MemorySSA:
         self.returned = {values[i].storage for i in refs(program.outputs)}
         self.owner: dict[int, int] = {}
         self.maker: dict[int, int] = {}
+        self._reaching: dict[tuple[int, int], list[Reach]] | None = None
         known = set(program.inputs).union(program.constants)
         for i, call in enumerate(program.calls):
             for result in call.results:
@@ -195,7 +196,12 @@ class MemorySSA:
         return source if plain and not footprint(a).self_overlaps else None
 
     def reaching_writes(self) -> dict[tuple[int, int], list[Reach]]:
-        """For each (call, value read in memory) the writes that it sees, where there are any."""
+        """For each (call, value read in memory) the writes that it sees, where there are any. Found once."""
+        if self._reaching is None:
+            self._reaching = self._find_reaching()
+        return self._reaching
+
+    def _find_reaching(self) -> dict[tuple[int, int], list[Reach]]:
         state = State(self.program.values)
         found: dict[tuple[int, int], list[Reach]] = {}
         for i, what in enumerate(self.accesses):

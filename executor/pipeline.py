@@ -19,6 +19,8 @@ from executor.passes.cleanup import common_subexpressions, dead_calls
 from executor.passes.coalesce import coalesce
 from executor.passes.forward import forward
 from executor.passes.functional import out_of_place
+from executor.passes.hoist import Hoist, hoist
+from executor.passes.patch import Patch, patch
 from executor.passes.writeback import dead_stores
 from executor.regions import Barrier, Layout, Region, linear
 from executor.traces import Trace, describe, make
@@ -38,11 +40,28 @@ Aliases = Literal["barrier", "blend", "auto"]
 
 
 class Chooser:
-    """Decides for each read that several writes reach whether to blend it. `estimates` are those of `auto`."""
+    """Decides for each read that several writes reach how to lower it. `estimates` are those of `auto`.
 
-    def __init__(self, aliases: Aliases, cost: CostModel) -> None:
-        self.aliases, self.cost = aliases, cost
+    `supports`: whether a backend takes a call of a program into its regions.
+    """
+
+    def __init__(
+        self, aliases: Aliases, cost: CostModel, supports: Callable[[Program, Call], bool] = lambda *_: True
+    ) -> None:
+        self.aliases, self.cost, self.supports = aliases, cost, supports
         self.estimates: list[Estimate] = []
+
+    def patches(self, plan: Patch) -> bool:
+        """Whether to patch this call. The host reads memory as it is, so its calls gain nothing."""
+        found = self.cost.patch(plan)
+        if not found.patches or not self.supports(plan.program, plan.call):
+            return False
+        self.estimates.append(found)
+        return True
+
+    def hoists(self, plan: Hoist) -> bool:
+        """Whether to compute this part alone."""
+        return self.cost.hoists(plan)
 
     def __call__(self, plan: Blend) -> bool:
         """Whether to blend this read."""
@@ -58,6 +77,11 @@ def passes(choose: Chooser) -> list[tuple[str, Callable[[Program], Program]]]:
         ("out of place", out_of_place),
         ("forward", forward),
     ]
+    if choose.aliases == "auto":
+        found += [
+            ("patch", partial(patch, choose=choose.patches)),
+            ("hoist", partial(hoist, choose=choose.hoists)),
+        ]
     if choose.aliases != "barrier":
         found.append(("blend", partial(blend, choose=choose)))
     found += [
@@ -152,7 +176,7 @@ def compile_program(
 ) -> Compilation:
     """Compiles a program that eager accepts. Raises `AliasRaceError` if the result were not free of races."""
     traces = [make(program, "trace")]
-    choose = Chooser(aliases, cost or backend.cost)
+    choose = Chooser(aliases, cost or backend.cost, backend.supports)
     for name, run in passes(choose):
         start = perf_counter()
         program = run(program)

@@ -26,6 +26,7 @@ import torch
 from executor.args import to_python
 from executor.backends.base import Backend, Kernel
 from executor.calls import Calls, Runner, prepare
+from executor.cost import BYTES_PER_SECOND, CostModel
 from executor.elements import crosses, squeezed
 from executor.facts import access, facts, operand_list
 from executor.schema import resolve
@@ -45,6 +46,8 @@ class WeakMemory(Backend):
     """`seed` draws the schedules. `early`: the share of allowed early write-backs that are made so."""
 
     name = "weak_memory"
+    # So that of the small programs that it is for, some are patched and others blended.
+    cost = CostModel(seconds_per_call=0.0, seconds_per_blend=64 / BYTES_PER_SECOND)
 
     def __init__(self, seed: int = 0, early: float = 0.5) -> None:
         self.seed, self.early = seed, early

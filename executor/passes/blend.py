@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from executor.args import Const, Ref
 from executor.builder import Builder, sizes
 from executor.geometry import Overlap
-from executor.memory_ssa import MemorySSA, State, footprint
+from executor.memory_ssa import MemorySSA, footprint
 from executor.passes.index_maps import project, row_major_walk
 from executor.passes.writeback import Remainder
 from executor.program import Value
@@ -67,20 +67,19 @@ class Blend(NamedTuple):
 def blend(program: Program, choose: Callable[[Blend], bool]) -> Program:
     """The same program with those reads blended that can be, and that `choose` wants blended."""
     memory = MemorySSA.of(program)
-    builder, state = Builder(program), State(program.values)
+    reaching = memory.reaching_writes()
+    builder = Builder(program)
     chunks: list[list[Call]] = []
     before: dict[int, list[Call]] = {}
     for i, call in enumerate(program.calls):
         builder.calls = []
         what, new = memory.accesses[i], {}
         for value in what.reads if not what.writes else ():
-            plan = plan_blend(memory, value, state.reaching(value)) if memory.is_memory(value) else None
+            plan = plan_blend(memory, value, reaching[i, value]) if (i, value) in reaching else None
             if plan is not None and choose(plan):
                 new[value] = _lower(builder, plan, call.source, before)
         builder.replace_operands(call, new)
         chunks.append(builder.calls)
-        for value in what.writes:
-            state.write(i, value)
     builder.calls = [call for i, chunk in enumerate(chunks) for call in (*before.get(i, ()), *chunk)]
     return builder.finish()
 

@@ -73,20 +73,21 @@ def _touches(memory: MemorySSA, number: int, storage: int) -> bool:
 
 
 def _may_change(memory: MemorySSA, store: int, value: int) -> bool:
-    """Whether nothing else needs the value as it is: no later store changes its new memory, or nobody else uses it."""
+    """Whether nothing else needs the value as it is after its new memory changes, or to store it."""
     program = memory.program
     home, target = program.values[value].storage, memory.accesses[store].writes[0]
-    written = any(
-        program.values[w].storage == program.values[target].storage
+    later = (
+        i
         for i in range(store + 1, len(program.calls))
-        for w in memory.accesses[i].writes
+        if any(program.values[w].storage == program.values[target].storage for w in memory.accesses[i].writes)
     )
-    if not written:
+    changed = next(later, None)
+    if changed is None:
         return True
     return not any(
         program.values[i].storage == home
         for n, call in enumerate(program.calls)
-        if n != store
+        if n != store and (n >= changed or memory.accesses[n].writes)
         for i in operand_list(call)
     )
 

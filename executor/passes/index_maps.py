@@ -64,7 +64,7 @@ def _elements(
         return builder.view("aten.reshape.default", value, sizes(read.shape), source=source)
     alignment = align(read, write)
     if alignment is not None:
-        return _slice(builder, value, read, alignment, source)
+        return along(builder, value, read, alignment, source)
     regular = row_major_walk(read, write)
     if regular is None:
         return None
@@ -126,7 +126,7 @@ def _index_at(distance: int, write: Value) -> list[int] | None:
     return index if distance == 0 else None
 
 
-def _slice(builder: Builder, value: int, read: Value, alignment: Alignment, source: Source | None) -> int:
+def along(builder: Builder, value: int, read: Value, alignment: Alignment, source: Source | None) -> int:
     """Slices along the dimensions that the read walks, a select along the others, then the read's own order."""
     moving = {axis[0]: (axis[1], size) for axis, size in zip(alignment.axes, read.shape, strict=True) if axis}
     kept: list[int] = []

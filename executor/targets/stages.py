@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from executor.backends.eager import Eager
-from executor.cost import CostModel
+from executor.backends.weak_memory import WeakMemory
 from executor.jit import Compiled, jit
 from executor.pipeline import Chooser, Compilation, passes, uncompiled
 from executor.targets.base import Target
@@ -79,4 +79,4 @@ def _stages(aliases: Aliases) -> Iterator[tuple[str, Callable[[Callable[..., Any
 
 
 def _passes(aliases: Aliases) -> list[tuple[str, Callable[[Program], Program]]]:
-    return passes(Chooser(aliases, CostModel()))
+    return passes(Chooser(aliases, WeakMemory.cost))
