@@ -361,6 +361,62 @@ def sliced_constants() -> str:
     )
 
 
+@fact("`where` of the number False and a bool", "such results are cast")
+def where_of_bools() -> str:
+    x = ramp(4) > 0
+    (out,) = run(lambda fd, t: fd.add_output(fd.ops.where(t, False, t)), [x])  # noqa: FBT003
+    return f"result is {out.dtype}"
+
+
+@fact("signs of `neg(0)`, `neg(neg(0))`, `neg(abs(0))`, `neg(0 * 0)`", "as eager's where the outcome says so")
+def signs_of_zero() -> str:
+    def sign(build: Callable[[Any, Any], Any]) -> str:
+        (out,) = run(lambda fd, t: fd.add_output(build(fd, t)), [torch.zeros(4, device="cuda")])
+        return "-" if torch.signbit(out).all() else "+"
+
+    return ", ".join([
+        sign(lambda fd, t: fd.ops.neg(t)),
+        sign(lambda fd, t: fd.ops.neg(fd.ops.neg(t))),
+        sign(lambda fd, t: fd.ops.neg(fd.ops.abs(t))),
+        sign(lambda fd, t: fd.ops.neg(fd.ops.mul(t, t))),
+    ])  # fmt: skip
+
+
+@fact(
+    "host evaluation (`fd.validate`) of the part moved over another",
+    "the second oracle of `pipeline:nvfuser:validated`",
+)
+def validated_part() -> str:
+    from nvfuser_direct import FusionDefinition
+
+    x = ramp(3, 5, 4)
+    with FusionDefinition() as fd:
+        made = fd.ops.add(fd.from_pytorch(x), 2.0)
+        part = fd.ops.pad(fd.ops.reshape(fd.ops.slice(made, [1, 0, 0], [3, 5, 4]), [40]), [0, 20])
+        found = fd.ops.where(fd.ops.lt(fd.ops.iota(60), 40), part, fd.ops.reshape(made, [60]))
+        fd.add_output(fd.ops.neg(fd.ops.reshape(found, [3, 5, 4])))
+    try:
+        fd.validate([x])
+    except RuntimeError as error:
+        return "differs from the kernel's" if "Validation error in output" in str(error) else "fails"
+    return "no difference seen"
+
+
+@fact("host evaluation of complex numbers, and of `logical_or` of doubles", "passed over")
+def validated_complex() -> str:
+    from nvfuser_direct import FusionDefinition
+
+    def trial(x: torch.Tensor, build: Callable[[Any, Any], Any]) -> str:
+        with FusionDefinition() as fd:
+            fd.add_output(build(fd, fd.from_pytorch(x)))
+        return "right" if len(fd.validate([x])) == 1 else "no output"
+
+    return ", ".join([
+        _tried(lambda: trial(ramp(4).to(torch.complex64), lambda fd, t: fd.ops.add(t, 1.0))),
+        _tried(lambda: trial(ramp(4).double(), lambda fd, t: fd.ops.logical_or(fd.ops.ne(t, 0.0), fd.ops.ne(t, 0.0)))),
+    ])  # fmt: skip
+
+
 @fact("`pad` of bool", "left to the host")
 def padded_bool() -> str:
     x = ramp(4) > 0

@@ -18,10 +18,16 @@ from executor.targets import Target
 
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
-    """Further ways to call the program: other contents, and other alias patterns if the compiler takes them."""
+    """Further ways to call the program: other contents, and other alias patterns if the compiler takes them.
+
+    A program whose last call eager refuses is called in no other layout: there eager may not see that the call's operands
+    overlap, and what it does then depends on the order of its loops.
+    """
     limits, entry = compiler.limits, program.entry
     if not limits.later_calls:
         return ()
+    if program.raises is not None:
+        return backwards(entry), entry, backwards(entry)
     other = realias(entry) if limits.aliased_inputs and limits.overlapping_inputs else None
     apart = spread(entry) if limits.aliased_inputs and limits.displaced_inputs else None
     # What `as_strided` gives would lie to the rest in another way.

@@ -138,6 +138,7 @@ def test_what_is_refused(fn: Callable[..., Any], args: list[torch.Tensor], why: 
         lambda x: (x + 1)[:, 4:].unsqueeze(0).expand(3, 8, 4) + 1,
         lambda x: torch.zeros(8, 8)[:4] + x[:4],
         lambda x: x.sum(0) + x.mean(),
+        lambda x: ((x + 1)[4:] + torch.empty(4, 8).copy_(x[4:]))[:4] * 2,
         lambda x: torch.where(x > 0, x, 1.0),
         lambda x: x.half().mul(0.5).sum(0, keepdim=True),
         lambda x: torch.softmax(x, 0),

@@ -201,3 +201,27 @@ def test_metrics_count_kernels() -> None:
     compiled = target.compile(in_place, ())
     compiled(torch.ones(5))
     assert target.metrics(compiled) == {"regions": 1, "barriers": 0, "breaks": 0, "copies": 0, "kernels": 1}
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.masked_fill(x, 0),
+        lambda x: torch.where(x, 0, x),
+        lambda x: torch.where(x, x, True),  # noqa: FBT003
+        lambda x: x.logical_or(x) * x,
+    ],
+)
+def test_selections_of_bools_stay_bools(fn: Callable[..., Any]) -> None:
+    x = torch.arange(8, device="cuda") % 3 == 0
+    compiled = jit(fn, backend="nvfuser")
+    assert compiled(x).dtype == fn(x).dtype
+    assert torch.equal(compiled(x), fn(x))
+
+
+def test_signs_of_zeros_are_eagers() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(x).abs_().neg_()
+
+    x = torch.zeros(9, device="cuda")
+    assert torch.equal(torch.signbit(jit(fn, backend="nvfuser")(x.clone())), torch.signbit(fn(x)))

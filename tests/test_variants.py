@@ -7,7 +7,7 @@ import torch
 from executor import memory, targets
 from executor.limits import Limits
 from executor.program import Inputs
-from executor.tracing import trace
+from executor.tracing import trace, trace_refused
 from fuzz.variants import backwards, calls, parted, realias, spread, stretched
 
 
@@ -129,3 +129,11 @@ def test_programs_with_addresses_of_their_own_are_not_called_on_stretched_inputs
     x = torch.ones(4)
     one, other = (trace(fn, x) for fn in (lambda a: a[1:] + 1, lambda a: a.as_strided((3,), (1,), 1) + 1))
     assert len(calls(one, targets.get("null"))) == len(calls(other, targets.get("null"))) + 1
+
+
+def test_a_refused_program_is_called_in_its_own_layout_only() -> None:
+    def fn(x: torch.Tensor) -> None:
+        x[1:].copy_(x[:-1])  # refused for dense operands; of others eager copies one after the other
+
+    refused = trace_refused(fn, torch.arange(6.0))
+    assert [way.values for way in calls(refused, targets.get("null"))] == [refused.entry.values] * 3

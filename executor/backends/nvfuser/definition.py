@@ -83,15 +83,16 @@ class Definition:
         # Of two numbers, nvFuser's `where` makes a double.
         self.put(call.results[0], item, None if call.op in _OF_NUMBERS else dtype)
 
-    def _pointwise(self, call: Call, args: dict[str, Any]) -> tuple[Any, str]:
-        """The item and its dtype."""
+    def _pointwise(self, call: Call, args: dict[str, Any]) -> tuple[Any, str | None]:
+        """The item and its dtype, if that is known."""
         result = self.values[call.results[0]]
         args = {name: arg for name, arg in args.items() if name not in _ELSEWHERE}
         if call.op in SELECTIONS:
             condition, formula = SELECTIONS[call.op]
             dtypes = {name: "bool" if name == condition else result.dtype for name in args}
             taken = {name: self._operand(arg, dtypes[name], result.shape) for name, arg in args.items()}
-            return formula(self.ops, result.dtype, **taken), result.dtype
+            # Of a number and a bool, nvFuser's `where` makes an integer.
+            return formula(self.ops, result.dtype, **taken), None if result.dtype == "bool" else result.dtype
         entry = POINTWISE[call.op]
         common = common_dtype(call, self.values)
         dtype = computed_in(common)

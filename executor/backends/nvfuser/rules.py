@@ -70,7 +70,7 @@ def _operand(memory: MemorySSA, v: int) -> str | None:
         return None
     if v in program.calls[owner].results:
         return None
-    everywhere = set(range(len(program.calls)))
+    everywhere = {i for i, what in enumerate(memory.accesses) if not what.address}
     while v not in program.calls[owner].results:
         maker = program.calls[memory.maker[v]]
         operand = operand_list(maker)[0]
