@@ -18,7 +18,16 @@ from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import precision
 from fuzz.gradients import followed
-from fuzz.oracle import Close, Mismatch, brief, compare, is_dense, kind_of_leaf
+from fuzz.oracle import (
+    Close,
+    Mismatch,
+    brief,
+    compare,
+    compare_backward,
+    is_dense,
+    kind_of_leaf,
+    refused_at_once,
+)
 from fuzz.provenance import accused
 from fuzz.runs import Endless, Run, attempt, run
 from fuzz.state import DRAWN, State
@@ -153,40 +162,78 @@ def examine(
 
     Each compilation and call of a target that is not safe may take `seconds`: `TIME_LIMIT` unless told otherwise, for ever if 0.
     """
-    name = compiler.name
     limit = 0 if not compiler.unsafe else TIME_LIMIT if seconds is None else seconds
     state = State()
     compiled = attempt(compiler.compile, (subject.fn, tuple(subject.ways[0].build()[1])), limit, state)
     call = compiled.value if compiled.error is None else _raiser(compiled.error)
-    changed, first = compiled.changed, None
-    for k, way in enumerate(subject.ways):
-        close = float64_judge(subject, way) if not exact else None
-        eager = run(subject.reference, *way.build(), 0, state)
-        eager = followed(eager, subject.backward, 0, state, watched=exact)
+    trial = _Trial(compiler, subject, call, limit, state, exact)
+    changed, raised = compiled.changed, None
+    for k in range(len(subject.ways)):
+        verdict, error = trial.made(k, changed)
+        if verdict.ok and bounds and (verdict.unstable, verdict.refused) == (None, None):
+            verdict = replace(verdict, mismatches=tuple(_exceeded(compiler.metrics(call), bounds)))
+        if not verdict.ok or verdict.unstable is not None or verdict.refused is not None:
+            return verdict
+        changed, raised = (), raised if k else error
+    return Verdict(compiler.name, program=subject.program, raised=brief(raised) if raised is not None else None)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A compiled function, to be called in the ways of its subject, each time beside eager."""
+
+    compiler: Target
+    subject: Subject
+    call: Callable[..., Any]
+    limit: float
+    state: State
+    exact: bool
+
+    def made(self, k: int, changed: tuple[str, ...]) -> tuple[Verdict, BaseException | None]:
+        """The verdict on call k, before which the compiler has `changed` settings; and what eager raised."""
+        way, subject = self.subject.ways[k], self.subject
+        close = float64_judge(subject, way) if not self.exact else None
+        eager = run(subject.reference, *way.build(), 0, self.state)
         _check_eager(eager)
-        first = first if k else _raised(eager)
         if k == 0 and eager.error is not None and subject.program is not None and subject.program.raises is None:
-            reason = f"eager raises {brief(eager.error)}, for what the inputs hold"
-            return Verdict(name, (), k, subject.program, unstable=reason)
-        if eager.passed is not None and eager.passed.inexact:
-            return Verdict(name, (), k, subject.program, unstable="gradients are larger than is exact in their dtypes")
-        result = followed(run(call, *way.build(), limit, state), subject.backward, limit, state, like=eager)
-        refused = _refusal(compiler, subject, _raised(result))
-        if refused is not None:
-            return Verdict(name, (), k, subject.program, refused)
-        result, changed = result._replace(changed=(*changed, *result.changed)), ()
+            return self._verdict(k, unstable=f"eager raises {brief(eager.error)}, for what the inputs hold"), None
+        result = run(self.call, *way.build(), self.limit, self.state)
+        result = result._replace(changed=(*changed, *result.changed))
         undefined = eager.error is not None and (k > 0 or partly_written(subject.program))
-        none = compiler.limits.none_gradients
-        found = compare(eager, result, mixed=way.mixed, undefined=undefined, close=close, none_gradients=none)
-        if not found and bounds:
-            found = list(_exceeded(compiler.metrics(call), bounds))
-        if (found or _sampled(subject, k)) and (unstable := _unstable(subject, way, eager, close)) is not None:
-            return Verdict(name, (), k, subject.program, unstable=unstable)
-        if found and close is not None and (doubt := close.doubt(eager)) is not None:
-            return Verdict(name, (), k, subject.program, unstable=doubt)
-        if found:
-            return Verdict(name, tuple(found), k, subject.program)
-    return Verdict(name, (), 0, subject.program, None, brief(first) if first is not None else None)
+        found = compare(eager, result, mixed=way.mixed, undefined=undefined, close=close)
+        eager = followed(eager, subject.backward, 0, self.state, watched=self.exact)
+        if found and self._refused_at_once(k, eager, result):
+            found = []
+        elif not found:
+            result = followed(result, subject.backward, self.limit, self.state, like=eager)
+            none = self.compiler.limits.none_gradients
+            found = compare_backward(eager, result, mixed=way.mixed, close=close, none_gradients=none)
+        refused = _refusal(self.compiler, subject, _raised(result))
+        unstable = self._unstable(k, eager, close, differs=bool(found)) if refused is None else None
+        found = found if refused is None and unstable is None else []
+        return self._verdict(k, found, refused=refused, unstable=unstable), _raised(eager)
+
+    def _verdict(
+        self, k: int, found: Sequence[Mismatch] = (), *, refused: str | None = None, unstable: str | None = None
+    ) -> Verdict:
+        return Verdict(self.compiler.name, tuple(found), k, self.subject.program, refused=refused, unstable=unstable)
+
+    def _refused_at_once(self, k: int, eager: Run, result: Run) -> bool:
+        """Whether eager refuses to go backward, from all results if not as it did, as the compiler refused the call."""
+        if result.error is None or eager.passed is None:
+            return False
+        if eager.passed.error is None:
+            eager = followed(run(self.subject.reference, *self.subject.ways[k].build()), None)
+        return refused_at_once(eager, result)
+
+    def _unstable(self, k: int, eager: Run, close: precision.Judge | None, *, differs: bool) -> str | None:
+        """Why nothing can be said about the compiler, if that is so; looked for where it differs, and now and then."""
+        if eager.passed is not None and eager.passed.inexact:
+            return "gradients are larger than is exact in their dtypes"
+        if not (differs or _sampled(self.subject, k)):
+            return None
+        unstable = _unstable(self.subject, self.subject.ways[k], eager, close)
+        return close.doubt(eager) if unstable is None and differs and close is not None else unstable
 
 
 def _raised(run: Run) -> BaseException | None:
@@ -239,8 +286,9 @@ def _unstable(subject: Subject, way: Way, eager: Run, close: Close | None) -> st
 
     A function that does is at fault, so for one this raises `ArgumentError`.
     """
-    again = followed(run(subject.reference, *way.build()), subject.backward)
+    again = followed(run(subject.reference, *way.build()), subject.backward, like=eager)
     differences = compare(eager, again, mixed=way.mixed, close=close)
+    differences = differences or compare_backward(eager, again, mixed=way.mixed, close=close)
     if differences and subject.fn is subject.reference:
         raise ArgumentError(
             f"the function differs from itself when it is run again in eager ({differences[0]}): it keeps state, or "

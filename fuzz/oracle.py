@@ -57,32 +57,25 @@ def compare(
     mixed: Collection[int] = (),
     undefined: bool = False,
     close: Close | None = None,
-    none_gradients: bool = True,
 ) -> list[Mismatch]:
     """The differences between two runs of one program on equal memory, worst symptom first.
 
     `mixed` are the storages that hold elements of several dtypes, compared as bytes. `undefined` says that the program
-    may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality. Without
-    `none_gradients`, zeros may stand for a gradient that is None.
+    may write memory in any order before eager refuses it. `close` judges floating-point tensors instead of equality.
     """
     found = [*_errors(eager, compiled), *_changes(eager, compiled)]
     # An input that lies elsewhere now, or nowhere, cannot be read; after an error there is nothing to compare.
-    ended = any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found)
-    if not ended and (eager.error is not None or compiled.error is None):
+    if not any(mismatch.symptom != "state" or mismatch.detail == LAYOUT for mismatch in found):
         if eager.error is None:
             found += _outputs(eager, compiled, close)
             found += _moved(eager, compiled, close)
-        found += _autograd(eager, compiled, close, none=none_gradients)
         if not undefined:
             found += _memory(eager.memory, compiled.memory, frozenset(mixed), close, len(eager.leaves))
     return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
 
 
 def _errors(eager: Run, compiled: Run) -> Iterator[Mismatch]:
-    passed = eager.passed
-    if passed is not None and passed.error is not None and _alike(passed.error, compiled.error):
-        return  # a compiler that makes forward and backward at once may refuse at once what eager refuses later
-    yield from _raised("", "the run", eager.error, compiled.error)
+    return _raised("", "the run", eager.error, compiled.error)
 
 
 def _raised(kind: str, where: str, eager: BaseException | None, compiled: BaseException | None) -> Iterator[Mismatch]:
@@ -95,23 +88,51 @@ def _raised(kind: str, where: str, eager: BaseException | None, compiled: BaseEx
         yield Mismatch(f"no-{kind}exception", where, brief(eager), "no exception", type(eager).__name__)
 
 
-def _autograd(eager: Run, compiled: Run, close: Close | None, *, none: bool) -> Iterator[Mismatch]:
-    """Differences in what the caller sees of autograd; gradients only where it went backward from the same results."""
+def compare_backward(
+    eager: Run,
+    compiled: Run,
+    *,
+    mixed: Collection[int] = (),
+    close: Close | None = None,
+    none_gradients: bool = True,
+) -> list[Mismatch]:
+    """The differences in what two runs that did alike up to then left of autograd, and of memory afterwards.
+
+    Gradients are compared where the caller went backward from the same results. Without `none_gradients`, zeros may stand for
+    a gradient that is None. For the rest see `compare`.
+    """
     one, other = eager.passed, compiled.passed
     if one is None or other is None:
-        return
-    for (name, here), (_, there) in zip(one.states, other.states, strict=False):
-        if here != there and UNCLEAR not in here:
-            yield Mismatch("autograd", name, here, there, f"{here}, not {there}")
-    if one.roots != other.roots:
-        return
-    yield from _raised("backward-", "going backward", one.error, other.error)
-    if one.error is None and other.error is None:
-        first = len(eager.leaves) + len(eager.memory.bases) + len(eager.memory.tensors)
-        pairs = zip(one.gradients, other.gradients, strict=True)
-        for k, ((where, expected), (_, actual)) in enumerate(pairs, first):
-            if none or expected is not None or actual is None or bool(actual.any()):
-                yield from _gradient(where, k, expected, actual, close)
+        return []
+    found = [
+        Mismatch("autograd", name, here, there, f"{here}, not {there}")
+        for (name, here), (_, there) in zip(one.states, other.states, strict=False)
+        if here != there and UNCLEAR not in here
+    ]
+    if one.roots == other.roots:
+        errors = list(_raised("backward-", "going backward", one.error, other.error))
+        found += [*errors, *_changes(eager, compiled)]
+        if one.error is None and not errors:
+            found += _gradients(eager, compiled, close, none=none_gradients)
+            later = [*_outputs(eager, compiled, close), *_memory(eager.memory, compiled.memory, frozenset(mixed), close,
+                                                                 len(eager.leaves))]  # fmt: skip
+            found += [mismatch._replace(where=f"{mismatch.where} after going backward") for mismatch in later]
+    return sorted(found, key=lambda mismatch: SYMPTOMS.index(mismatch.symptom))
+
+
+def refused_at_once(eager: Run, compiled: Run) -> bool:
+    """Whether a compiler that makes forward and backward together refuses in the call what eager refuses going backward."""
+    return eager.passed is not None and eager.passed.error is not None and _alike(eager.passed.error, compiled.error)
+
+
+def _gradients(eager: Run, compiled: Run, close: Close | None, *, none: bool) -> Iterator[Mismatch]:
+    assert eager.passed is not None, "both went backward"
+    assert compiled.passed is not None, "both went backward"
+    first = len(eager.leaves) + len(eager.memory.bases) + len(eager.memory.tensors)
+    pairs = zip(eager.passed.gradients, compiled.passed.gradients, strict=True)
+    for k, ((where, expected), (_, actual)) in enumerate(pairs, first):
+        if none or expected is not None or actual is None or bool(actual.any()):
+            yield from _gradient(where, k, expected, actual, close)
 
 
 def _gradient(
