@@ -69,6 +69,7 @@ def facts(case: Case) -> dict[str, Any]:
         "note": case.note,
         "versions": ", ".join(f"{name} {number}" for name, number in sorted(case.versions.items())),
         "signature": str(case.signature or ""),
+        "gradients": printing.backward(case.program),
         "further calls": len(case.calls),
     }
     return {name: value for name, value in found.items() if value}

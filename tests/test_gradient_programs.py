@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from executor import interpreter, memory
 from executor.errors import ProgramError
 from executor.limits import EVERYTHING, Limits
-from executor.printing import inputs, leaves, listing, load
+from executor.printing import backward, inputs, leaves, listing, load
 from executor.program import Backward, Program
 from executor.tracing import trace
 from executor.validate import validate, validate_geometry
@@ -162,7 +162,21 @@ def program(x, y):
     d = y[:1]
     e = d.detach()
     c.mul_(e)
-    return a"""
+    return a
+# The caller goes backward from all results."""
+
+
+@pytest.mark.parametrize(("plan", "words"), [
+    (None, "The caller goes backward from all results."),
+    (Backward(passes=2, apart=True), "The caller goes backward from each result apart 2 times."),
+    (Backward(left_out=(0, 2), functional=True),
+     "The caller goes backward from all results but 0, 2 with torch.autograd.grad."),
+    (Backward(written=1), "The caller adds 1 to result 1 and then goes backward from all results."),
+])  # fmt: skip
+def test_how_the_caller_goes_backward_is_told(plan: Backward | None, words: str) -> None:
+    program = trace(lambda x: x * 2, torch.ones(2, requires_grad=True))
+    assert backward(msgspec.structs.replace(program, backward=plan)) == words
+    assert backward(trace(lambda x: x * 2, torch.ones(2))) == ""
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from executor.printing.arguments import source
+from executor.printing.backward import backward
 from executor.printing.loading import load
 from executor.printing.memory import input_names, inputs, leaves, listing
 from executor.printing.printer import function
 
-__all__ = ["function", "input_names", "inputs", "leaves", "listing", "load", "source"]
+__all__ = ["backward", "function", "input_names", "inputs", "leaves", "listing", "load", "source"]

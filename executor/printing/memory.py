@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from executor.args import Ref, refs
 from executor.args import constant as torch_constant
 from executor.printing.arguments import number
+from executor.printing.backward import backward
 from executor.program import Iota, Literal, contiguous_strides, itemsize
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def input_names(program: Program) -> dict[int, str]:
 
 
 def listing(program: Program) -> str:
-    """The program as one reads it: its inputs' memory, a line each, then the function."""
+    """The program as one reads it: its inputs' memory, a line each, then the function, and how its caller goes backward."""
     lines = inputs(program.entry, list(input_names(program).values()))
-    return "\n".join([*lines, "", str(program).rstrip()])
+    later = backward(program)
+    return "\n".join([*lines, "", str(program).rstrip(), *([f"# {later}"] if later else [])])
