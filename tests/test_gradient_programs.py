@@ -164,6 +164,7 @@ def program(x, y):
     c.mul_(e)
     return a
 # The caller goes backward from all results."""
+    )
 
 
 @pytest.mark.parametrize(("plan", "words"), [
@@ -177,7 +178,6 @@ def test_how_the_caller_goes_backward_is_told(plan: Backward | None, words: str)
     program = trace(lambda x: x * 2, torch.ones(2, requires_grad=True))
     assert backward(msgspec.structs.replace(program, backward=plan)) == words
     assert backward(trace(lambda x: x * 2, torch.ones(2))) == ""
-    )
 
 
 def test_a_printed_block_without_grad_is_one() -> None:
