@@ -46,7 +46,7 @@ class Clock:
 def options(folder: Path, *names: str, budget: float = 600.0, seed: int = 7) -> Options:
     """A campaign without flags."""
     return Options(
-        names or ("null",), seed, (0,), 1, budget, 0, str(folder / "run"), str(folder / "corpus"), "dev", 20.0, flags=""
+        names or ("null",), seed, (0,), 1, budget, 0, str(folder / "run"), str(folder / "corpus"), "dev", 3.0, flags=""
     )
 
 

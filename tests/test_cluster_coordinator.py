@@ -60,8 +60,8 @@ class Hand:
                 self.outbox.find(found(f"{self.number}-{self.place.drawn}"))
         self.outbox.close(0, self.place)
 
-    def send(self, *, take: bool = True, **more: bool) -> Reply:
-        report = self.outbox.report(free=True, **more)
+    def send(self, *, take: bool = True, ended: bool = False) -> Reply:
+        report = self.outbox.report(free=True, ended=ended)
         reply = self.center.coordinator.report(report)
         if take and not reply.out and not reply.anew:
             self.outbox.take(reply)
@@ -182,8 +182,7 @@ def test_a_delta_is_durable_once_a_snapshot_holds_it(center: Center, clock: Cloc
     assert hand.send().have == 1
     assert hand.send().have == 2
     clock.pass_(6)
-    hand.send()
-    assert hand.outbox.safe
+    assert hand.send().durable == 2
     assert center.coordinator.state.seats[0].place == Place(0, 6)
 
 
@@ -303,7 +302,7 @@ def test_a_failure_that_nobody_had_the_time_to_shrink_is_kept_at_the_end(center:
 
 def test_a_program_in_flight_is_kept_once_and_passed_over(center: Center) -> None:
     Hand(center, 1)
-    hello = Hello(0, "node", ((1, found("in flight")),))
+    hello = Hello(0, "node", ((1, Place(), found("in flight")),))
     center.coordinator.hello(hello)
     center.coordinator.hello(hello)  # its welcome was lost
     state = center.coordinator.state
@@ -313,6 +312,8 @@ def test_a_program_in_flight_is_kept_once_and_passed_over(center: Center) -> Non
     again.outbox.close(0, Place(1))
     again.send()
     assert Hand(center, 1).welcome.passed == frozenset(), "in its batch only"
+    center.coordinator.hello(Hello(0, "node", ((1, Place(0, 9), found("late", 3)),)))
+    assert len(state.killed) == 1, "its verdict was reported"
 
 
 def test_flags_reach_every_worker_once(center: Center) -> None:

@@ -18,7 +18,7 @@ from executor.targets import Target
 from fuzz.against import opened
 from fuzz.campaign import Plan, Shard
 from fuzz.check import TIME_LIMIT
-from fuzz.cluster.messages import Setup
+from fuzz.cluster.messages import Place, Setup
 from fuzz.cluster.profiles import PROFILES
 from fuzz.coverage import Watched
 from fuzz.flight import Flight
@@ -36,10 +36,14 @@ class NoRoom(BaseException):
 
 
 class Careful(Flight):
-    """A flight that ends a batch at once if its disk is full."""
+    """A flight that knows the place of each program, and ends a batch at once if its disk is full."""
+
+    where: Callable[[], Place] = Place
 
     def begin(self, program: Program, counts: Mapping[str, int], *, again: bool) -> None:
         """See `Flight`. Raises `NoRoom`."""
+        here = self.where()
+        self.place = here.batch, here.drawn
         try:
             super().begin(program, counts, again=again)
         except JournalError as error:
@@ -49,13 +53,13 @@ class Careful(Flight):
 class Events(Journal):
     """A journal whose events are handed on, and not written."""
 
-    def __init__(self, path: Path, take: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, path: Path, take: Callable[..., None]) -> None:
         super().__init__(path)
         self._take = take
 
     def write(self, event: str, **fields: Any) -> None:
         """Hands an event on."""
-        self._take(event, fields)
+        self._take(event, **fields)
 
 
 class Cases(Store):
@@ -74,14 +78,23 @@ class Cases(Store):
 class Bench:
     """What a worker works with. Compilers stay open, each in its sandbox if it is unsafe; there is one shard at a time.
 
-    `scratch` is a folder on the node's own disk. `take` is told of the shard's events.
+    `scratch` is a folder on the node's own disk. `take` is told of the shard's events, each with its fields, and `keep` makes
+    what keeps its findings, from the compiler and the journal. `where` says at which place the worker is.
     """
 
-    def __init__(self, setup: Setup, worker: int, scratch: Path, take: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        worker: int,
+        scratch: Path,
+        take: Callable[..., None],
+        keep: Callable[[Target, Journal], Keeper],
+        where: Callable[[], Place] = Place,
+    ) -> None:
+        self._keep, self._where = keep, where
         self._setup, self._worker, self._scratch, self._take = setup, worker, scratch, take
         self._compilers, self._shard_stack = ExitStack(), ExitStack()
         self._open: dict[str, tuple[Target, Target | None]] = {}
-        self.cases = Cases()
 
     def shard(self, arm: int, flags: tuple[Flag, ...], muting: Muting, deadline: float) -> Shard:
         """A new shard on an arm, until a time of `time.monotonic`; the one before is over.
@@ -104,8 +117,8 @@ class Bench:
         flight = self._shard_stack.enter_context(
             Careful(journal.path, name, self._worker, targets.versions(whole), exact=options.exact)
         )
-        keeper = Keeper(compiler, self.cases, frozenset(), journal)
-        shard = Shard(plan, compiler, keeper, flight, other, muting)
+        flight.where = self._where
+        shard = Shard(plan, compiler, self._keep(compiler, journal), flight, other, muting)
         shard.begin()
         return shard
 

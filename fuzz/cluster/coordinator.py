@@ -17,7 +17,7 @@ import msgspec
 from corpus.flags import Flag
 from fuzz.accounts import FAILURES
 from fuzz.cluster.bandit import choose, take
-from fuzz.cluster.messages import Ask, Delta, Failure, Found, Hello, Reply, Report, Setup, Welcome
+from fuzz.cluster.messages import Ask, Delta, Failure, Found, Hello, Place, Reply, Report, Setup, Welcome
 from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.state import MOST_FINDINGS, MOST_PASSED, MOST_WAITING, Finding, Lease, Seat, State
 from fuzz.cluster.tally import reaches_more
@@ -90,8 +90,8 @@ class Coordinator:
         seat.node, seat.note, seat.heard, seat.since = hello.node, "", now, now
         self._hold(hello.worker, [], now)
         self._take_back(seat, now)
-        for worker, found in hello.killed:
-            self._kill(worker, found)
+        for worker, place, found in hello.killed:
+            self._kill(worker, place, found)
         self._changed = True
         self._save()
         return Welcome(
@@ -229,10 +229,11 @@ class Coordinator:
         self.state.findings[found.signature] = Finding(found, now, known)
         return not known
 
-    def _kill(self, worker: int, found: Found) -> None:
-        """Keeps a program that was in flight, and has the seat pass over it."""
+    def _kill(self, worker: int, place: Place, found: Found) -> None:
+        """Keeps a program that was in flight, and has the seat pass over it, unless it is reported as done with."""
         digest, seat, killed = found.case.program.digest, self.state.seats[worker], self.state.killed
-        if digest not in seat.passed:
+        at = place.batch, place.drawn
+        if at >= (seat.place.batch, seat.place.drawn) and digest not in seat.passed:
             seat.passed = [*seat.passed, digest][-MOST_PASSED:]
             if len(killed) < MOST_FINDINGS:
                 killed.append((worker, found))

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,8 +81,7 @@ def campaign(options: Options, cluster: Cluster, say: Callable[[str], None] = pr
 
 
 def _with_workers(options: Options, workers: int) -> Options:
-    changed = {"shards": tuple(range(workers)), "shard_count": workers}
-    return msgspec.convert({**msgspec.to_builtins(options), **changed}, Options)
+    return replace(options, shards=tuple(range(workers)), shard_count=workers)
 
 
 def place(options: Options, cluster: Cluster) -> str:
@@ -309,7 +309,7 @@ def resumed(folder: Path, address: str, workers: int, more: float) -> tuple[Opti
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{folder} is no folder of a campaign on Ray: {error}") from error
     cluster = msgspec.structs.replace(cluster, address=address or cluster.address, workers=workers or cluster.workers)
-    options = msgspec.convert({**msgspec.to_builtins(asked.options), "folder": str(folder)}, Options)
+    options = replace(asked.options, folder=str(folder))  # it may have been moved
     saved = Snapshots(place(options, cluster)).load()
     if saved is None:
         raise UsageError(f"{place(options, cluster)} holds no campaign to go on with")
@@ -317,4 +317,4 @@ def resumed(folder: Path, address: str, workers: int, more: float) -> tuple[Opti
     budget = used + more if more else options.budget
     if budget <= used + 1:
         raise UsageError(f"the {options.budget:g} s of this campaign are over; --budget gives it more time")
-    return msgspec.convert({**msgspec.to_builtins(options), "budget": budget}, Options), cluster
+    return replace(options, budget=budget), cluster

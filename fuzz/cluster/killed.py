@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from executor import printing
 from fuzz import flight
-from fuzz.cluster.messages import Found
+from fuzz.cluster.messages import Found, Place
 from fuzz.recovery import case_of
 
 
 class Killed(NamedTuple):
-    """The program that a dead worker was judging, and the files that say so."""
+    """The program that a dead worker was judging, where it was, and the files that say so."""
 
     shard: int
+    place: Place
     found: Found
     journal: Path
 
@@ -28,7 +29,9 @@ def killed(scratch: Path) -> list[Killed]:
         if left is not None:
             case = case_of(left, scratch.name)
             text = f"{left.target}: was judging this program when its worker, number {left.shard}, was killed"
-            found.append(Killed(left.shard, Found(case, text, printing.listing(left.program), ""), journal))
+            found.append(
+                Killed(left.shard, Place(*left.place), Found(case, text, printing.listing(left.program), ""), journal)
+            )
     return found
 
 

@@ -95,11 +95,14 @@ class Delta(msgspec.Struct, array_like=True):
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """A worker begins, or begins anew. `killed` are programs that were in flight on its node, with the workers killed then."""
+    """A worker begins, or begins anew.
+
+    `killed` are workers of its node that were killed, the place where each was, and the program that was in flight.
+    """
 
     worker: int
     node: str
-    killed: tuple[tuple[int, Found], ...] = ()
+    killed: tuple[tuple[int, Place, Found], ...] = ()
 
 
 class Welcome(msgspec.Struct, array_like=True, frozen=True):

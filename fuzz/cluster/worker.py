@@ -20,9 +20,10 @@ from corpus.case import CorpusError
 from executor import printing, targets
 from executor.errors import TargetError
 from executor.program import Program
+from executor.targets import Target
 from fuzz.campaign import CALLED_AGAIN, Shard, batch_seed
 from fuzz.check import Verdict
-from fuzz.cluster.bench import Bench, NoRoom
+from fuzz.cluster.bench import Bench, Cases, NoRoom
 from fuzz.cluster.examples import Examples
 from fuzz.cluster.killed import forget, killed
 from fuzz.cluster.link import Link
@@ -32,8 +33,8 @@ from fuzz.cluster.rerun import rerun
 from fuzz.cluster.sharing import Sharing
 from fuzz.coverage import Coverage
 from fuzz.isolation import IsolationError
-from fuzz.journal import JournalError
-from fuzz.keeper import case_of
+from fuzz.journal import Journal, JournalError
+from fuzz.keeper import Keeper, case_of
 
 FLUSH = 30.0  # seconds for the last report to reach the coordinator, and its disk
 REST = 5.0  # seconds after which a worker that could not work tries again; twice as long each time
@@ -68,7 +69,8 @@ class Worker:
         self._deadline = time.monotonic() + welcome.left
         self._outbox = Outbox(number, welcome)
         self._sharing = Sharing(self._outbox, link, self._as_found, lambda: self._arm)
-        self._bench = Bench(welcome.setup, number, scratch, self._event)
+        self._cases = Cases()
+        self._bench = Bench(welcome.setup, number, scratch, self._event, self._keeper, self._here)
         self._examples = examples(welcome.setup.redis)
         self._shard: Shard | None = None
         self._job: Failure | None = None
@@ -80,7 +82,7 @@ class Worker:
 
     def _hello(self, node: str) -> Welcome:
         left = killed(self._scratch)
-        hello = Hello(self._number, node, tuple((dead.shard, dead.found) for dead in left))
+        hello = Hello(self._number, node, tuple((dead.shard, dead.place, dead.found) for dead in left))
         welcome = unpacked(self._link.hello(packed(hello)), Welcome)
         forget(left)
         return welcome
@@ -120,7 +122,7 @@ class Worker:
         try:
             self._running = True
             shard.batch(seed, done(place, self._passed))
-        except _OF_THE_NODE:
+        except BaseException:
             self._place = self._here()
             raise
         finally:
@@ -180,7 +182,7 @@ class Worker:
             self._counts.clear()
         self._bench.leave()
 
-    def _event(self, event: str, fields: dict[str, Any]) -> None:
+    def _event(self, event: str, **fields: Any) -> None:
         """Takes in what the shard says of itself, and looks whether it is time to report."""
         if event == "batch":
             counts = Counter[str](fields["counts"])
@@ -206,8 +208,11 @@ class Worker:
             self._outbox.spend(self._phase, now - self._since)
         self._phase, self._since = phase, now
 
+    def _keeper(self, compiler: Target, journal: Journal) -> Keeper:
+        return Keeper(compiler, self._cases, frozenset(), journal)
+
     def _find(self, event: dict[str, Any]) -> None:
-        case = self._bench.cases.last
+        case = self._cases.last
         assert case is not None, "a case is saved before it is told of"
         self._outbox.find(Found(case, event["text"], event["program"], self._rerun()))
         if self._examples is not None:
