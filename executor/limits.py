@@ -58,12 +58,14 @@ class Limits(Switches, frozen=True, kw_only=True):
     """What a compiler takes; by default everything.
 
     `dtypes`: names of the dtypes that inputs and results may have, but for `banned_dtypes`; None for all. `banned_ops`:
-    overloads ("aten.fill_.Scalar") that it does not know.
+    overloads ("aten.fill_.Scalar") that it does not know. `side`: of the large squares that are drawn now and then; races on
+    a GPU show only where there are more elements than it has threads at once.
     """
 
     dtypes: frozenset[str] | None = None
     banned_dtypes: frozenset[str] = frozenset()
     banned_ops: frozenset[str] = frozenset()
+    side: int = 96
 
     def takes_dtype(self, name: str) -> bool:
         """Whether inputs and results may have the dtype of this name."""
@@ -78,6 +80,7 @@ class Limits(Switches, frozen=True, kw_only=True):
             dtypes=frozenset.intersection(*known) if known else None,
             banned_dtypes=self.banned_dtypes | other.banned_dtypes,
             banned_ops=self.banned_ops | other.banned_ops,
+            side=max(self.side, other.side),
         )
 
     def refuse(self, program: Program) -> str | None:

@@ -16,16 +16,21 @@ from executor.memory import fill_tensor
 from executor.program import Inputs, Iota, Literal, Program, Storage, Value, itemsize
 from executor.targets import Target
 
+WRITTEN_OUT = 10_000  # elements of a storage, at most, whose contents are written out
+
 
 def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
     """Further ways to call the program: other contents, and other alias patterns if the compiler takes them.
 
     A program whose last call eager refuses is called in no other layout: there eager may not see that the call's operands
-    overlap, and what it does then depends on the order of its loops.
+    overlap, and what it does then depends on the order of its loops. Nor is one with so many elements that they are not
+    written out.
     """
     limits, entry = compiler.limits, program.entry
     if not limits.later_calls:
         return ()
+    if any(_count(storage) > WRITTEN_OUT for storage in entry.storages):
+        return later(entry), entry
     if program.raises is not None:
         return backwards(entry), entry, backwards(entry)
     other = realias(entry) if limits.aliased_inputs and limits.overlapping_inputs else None
@@ -34,6 +39,22 @@ def calls(program: Program, compiler: Target) -> tuple[Inputs, ...]:
     wide = stretched(entry) if not any(call.op.startswith("aten.as_strided") for call in program.calls) else None
     ways = (backwards(entry), parted(entry), other, apart, wide, entry, backwards(entry))
     return tuple(inputs for inputs in ways if inputs is not None)
+
+
+def later(inputs: Inputs) -> Inputs:
+    """The same layout with contents that begin one later, where they are a ramp."""
+    storages = (
+        msgspec.structs.replace(storage, fill=msgspec.structs.replace(storage.fill, start=storage.fill.start + 1))
+        if isinstance(storage.fill, Iota)
+        else storage
+        for storage in inputs.storages
+    )
+    return msgspec.structs.replace(inputs, storages=tuple(storages))
+
+
+def _count(storage: Storage) -> int:
+    """How many elements a storage has, of the dtype that it was filled with."""
+    return storage.nbytes // itemsize(storage.fill.dtype) if storage.fill is not None else 0
 
 
 def backwards(inputs: Inputs) -> Inputs:

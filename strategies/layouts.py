@@ -95,6 +95,8 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) ->
     dtype = choice(draw, dtypes)
     sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
     form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension
+    if form == 23 and below(draw, 12) == 11:
+        return _large(dtype, limits.side)
     shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, sizes) for _ in range(1 + form % 3)]
     skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
@@ -102,6 +104,12 @@ def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) ->
     start = (1, -7, 31, 3)[position]
     fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)
     return Base(_filled(fill, count + skipped)[skipped:].view(shape), fill, [])
+
+
+def _large(dtype: str, side: int) -> Base:
+    """A square for which a kernel needs many blocks of threads, with small numbers that begin anew in each row elsewhere."""
+    fill = Iota(dtype, 1, 25)
+    return Base(fill_tensor(fill, side * side).view(side, side), fill, [])
 
 
 def _index_base(draw: Draw) -> Base:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
 
 from executor import memory, targets
@@ -137,3 +138,11 @@ def test_a_refused_program_is_called_in_its_own_layout_only() -> None:
 
     refused = trace_refused(fn, torch.arange(6.0))
     assert [way.values for way in calls(refused, targets.get("null"))] == [refused.entry.values] * 3
+
+
+def test_large_inputs_are_called_again_with_other_contents_in_their_own_layout() -> None:
+    large = trace(lambda x: x + 1, torch.zeros(20_000))
+    first, second = calls(large, targets.get("null"))
+    assert memory.allocate(first).tensors[0][:2].tolist() == [2, 3]
+    assert second == large.entry
+    assert sum(len(msgspec.json.encode(way)) for way in (first, second)) < 2000

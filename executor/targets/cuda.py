@@ -27,6 +27,7 @@ from executor.targets.pipeline import Pipeline
 from executor.targets.thunder import Thunder
 
 DEVICE = "cuda:0"
+SIDE = 2048  # of the large squares: more than a wave of threads
 MOST_FUSIONS = 8  # regions of a program that are told apart when one of them is to blame
 
 
@@ -38,7 +39,8 @@ class OnCuda(Target):
     def __init__(self, inner: Target, about: str) -> None:
         nvfuser()
         self.name, self.about = inner.name, about
-        self.limits, self.needs_source, self.fine_stages = inner.limits, inner.needs_source, inner.fine_stages
+        self.limits = msgspec.structs.replace(inner.limits, side=SIDE)
+        self.needs_source, self.fine_stages = inner.needs_source, inner.fine_stages
         self._inner = inner
         # Stages that run on the CPU stay there; one that is the whole compiler is this target.
         self.stages: Mapping[str, Target] = {
