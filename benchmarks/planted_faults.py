@@ -158,7 +158,7 @@ def hunts(
             left[name] -= 1
             if result is not None:
                 found[name].append(result)
-            if not left[name]:
+            if not left[name] and found[name]:
                 yield name, sorted(found[name], key=lambda one: one.seed)
 
 

@@ -24,7 +24,7 @@ from strategies.dtypes import COMMON, RARE
 from strategies.scope import Scope
 from strategies.views import MORE_VIEWS, VIEWS, View, draw_view, readings
 
-_SIZES = (2, 3, 4, 2, 3, 1, 5, 0, 6)
+_SIZES = (2, 3, 4, 2, 3, 1, 5, 6)  # plainest first; repeats are weights
 _LONG = (40, 37)  # shifts show only beyond one vector register
 
 
@@ -93,11 +93,12 @@ def _eldest(twins: list[tuple[int, int]], position: int) -> int:
 
 def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) -> Base:
     dtype = choice(draw, dtypes)
-    sizes = _SIZES if limits.empty_inputs else tuple(filter(None, _SIZES))
-    form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension
+    form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension, or one of size 0
     if form == 23 and below(draw, 12) == 11:
         return _large(dtype, limits.side)
-    shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, sizes) for _ in range(1 + form % 3)]
+    shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, _SIZES) for _ in range(1 + form % 3)]
+    if form == 22 and limits.empty_inputs:
+        shape[below(draw, len(shape))] = 0
     skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.

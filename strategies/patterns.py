@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from executor.args import constant
-from executor.geometry import Overlap, overlap
+from strategies.crossing import shifted
 from strategies.draws import Draw, below, between, choice
 from strategies.indexed import draw_indexed
 from strategies.pointwise import COPY, OPERATORS, draw_pure, draw_write
 from strategies.scope import Scope
-from strategies.steps import add, adds, part, rows, store, stores, write
+from strategies.steps import add, adds, again, rows, store, stores, write
 from strategies.views import VIEWS, draw_view, filled, other_dtypes
 
 _OVERWRITES = tuple(op for op in OPERATORS if op.inplace in (COPY, "aten.fill_.Scalar", "aten.zero_.default"))
@@ -48,6 +50,19 @@ def _copied_then_written(draw: Draw, scope: Scope, target: int) -> None:
     draw_write(draw, scope, target)
     view = _view(draw, scope, copy)
     draw_write(draw, scope, view if view in scope.writable() else target)
+
+
+def _computed_twice(draw: Draw, scope: Scope, target: int) -> None:
+    """One thing is computed twice, a part of the first result is written, and then the second is stored or used."""
+    first = draw_pure(draw, scope, operand=target)[0]
+    if first == target:
+        return
+    second = again(scope, scope.range(first))
+    write(draw, scope, _view(draw, scope, first))
+    if stores(scope, target, second):
+        store(scope, target, second)
+    else:
+        draw_pure(draw, scope, operand=second)
 
 
 def _part_over_all(draw: Draw, scope: Scope, target: int) -> None:
@@ -87,17 +102,27 @@ def _added_to_its_flip(draw: Draw, scope: Scope, target: int) -> None:
         store(scope, target, mirrored)
 
 
-def _shifted(draw: Draw, scope: Scope, target: int) -> None:
-    """The elements move along by one, through a copy."""
-    tensor = scope.tensor(target)
-    if not tensor.ndim or tensor.shape[0] < 2 or not scope.takes("aten.slice.Tensor"):
-        draw_pure(draw, scope)
+def _transposed(draw: Draw, scope: Scope, target: int) -> None:
+    """A tensor is filled anew through its transpose, and what is computed of that is used in the order of its storage."""
+    fits = [i for i in scope.writable() if _is_matrix(scope.tensor(i))]
+    if not fits or not all(map(scope.takes, ("aten.transpose.int", "aten.view.default", "aten.as_strided.default"))):
+        draw_write(draw, scope, target)
         return
-    size = tensor.shape[0]
-    head, tail = choice(draw, (((0, size - 1), (1, size)), ((1, size), (0, size - 1))))
-    source, place = rows(scope, target, *head), rows(scope, target, *tail)
-    kept = scope.emit("aten.clone.default", scope.tensor(source), range=scope.range(target))[0]
-    store(scope, place, kept)
+    target = choice(draw, fits)
+    tensor = scope.tensor(target)
+    dims = [dim for dim, n in enumerate(tensor.shape) if n > 1]
+    turned = scope.emit("aten.transpose.int", tensor, dims[0], choice(draw, dims[1:]))[0]
+    kept = scope.emit("aten.clone.default", tensor, range=scope.range(target))[0]
+    source = scope.emit("aten.view.default", scope.tensor(kept), [*scope.tensor(turned).shape])[0]
+    store(scope, turned, source)
+    result = draw_pure(draw, scope, operand=turned)[0]
+    if result != turned and scope.whole(result):
+        flat = scope.emit("aten.as_strided.default", scope.tensor(result), [scope.tensor(result).numel()], [1], 0)[0]
+        draw_pure(draw, scope, operand=flat)
+
+
+def _is_matrix(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and sum(n > 1 for n in tensor.shape) > 1
 
 
 def _scattered_then_overwritten(draw: Draw, scope: Scope, target: int) -> None:
@@ -133,57 +158,16 @@ def _view(draw: Draw, scope: Scope, index: int) -> int:
     return choice(draw, scope.emit(op, scope.tensor(index), *args, range=None) or [index])
 
 
-def draw_crossing(draw: Draw, scope: Scope, targets: list[int]) -> None:
-    """A write and a read of two values that overlap in part, in either order; such values are made if there are none.
-
-    Or one statement does both, through a copy.
-    """
-    target = choice(draw, [i for i in targets if max(scope.tensor(i).shape, default=0) > 1] or targets)
-    if below(draw, 6) == 5:
-        _shifted(draw, scope, target)
-        return
-    near = [i for i in range(scope.count) if i != target and _crosses(scope, target, i)]
-    written, read = (target, choice(draw, near)) if near else _crossing(draw, scope, target)
-    if below(draw, 2):
-        draw_pure(draw, scope, operand=read)
-        write(draw, scope, written)
-    else:
-        write(draw, scope, written)
-        draw_pure(draw, scope, operand=read)
-
-
-def _crosses(scope: Scope, target: int, other: int) -> bool:
-    """Whether the two have some bytes in common, but not all."""
-    written, read = scope.value(target), scope.value(other)
-    if written.storage != read.storage:
-        return False
-    return overlap(read.footprint, written.footprint) in (Overlap.PARTIAL, Overlap.CONTAINED)
-
-
-def _crossing(draw: Draw, scope: Scope, target: int) -> tuple[int, int]:
-    """Two parts of the target that have some in common, or the target and a part of it; itself if it has none."""
-    tensor = scope.tensor(target)
-    dims = [d for d, n in enumerate(tensor.shape) if n > 1]
-    if not dims or not tensor.numel() or not scope.takes("aten.slice.Tensor"):
-        return target, target
-    dim = choice(draw, dims)
-    size = tensor.shape[dim]
-    if size == 2:
-        return target, part(scope, target, dim, 0, 1)
-    start = between(draw, 1, size - 2)
-    stop = between(draw, start + 1, size - 1)
-    pair = part(scope, target, dim, 0, stop), part(scope, target, dim, start, size)
-    return pair[::-1] if below(draw, 2) else pair
-
-
 PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _view_then_write,
+    _computed_twice,
     _copied_then_written,
     _stored_twice,
     _added_to_its_flip,
-    _shifted,
+    shifted,
     _swapped,
     _part_over_all,
+    _transposed,
     _scattered_then_overwritten,
     _bytes_read_late,
 )

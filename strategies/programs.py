@@ -16,6 +16,7 @@ from executor.args import Arg, List, Ref, Tuple
 from executor.limits import EVERYTHING, Limits
 from executor.program import Param, Program
 from strategies import pointwise, smooth, views
+from strategies.crossing import draw_crossing
 from strategies.draws import Draw, below, choice, more
 from strategies.gradients import DTYPES, draw_detached, draw_required, opened, perhaps_without, with_backward
 from strategies.indexed import draw_indexed
@@ -23,19 +24,21 @@ from strategies.layouts import draw_inputs
 from strategies.lists import draw_lists
 from strategies.metadata import draw_change
 from strategies.moves import draw_move
-from strategies.patterns import draw_crossing, draw_pattern
+from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
 from strategies.refusals import draw_refused
 from strategies.scope import Scope
 from strategies.usage import draw_usage
 
 LONGEST = 14  # statements
-_EACH_STOPS = 6  # about one in so many statements is the last
-_KINDS = ("write", "view", "crossing", "write", "pure", "crossing", "view", "write", "pure", "crossing", "reduction")
+_EACH_STOPS = 5  # about one in so many statements is the last
+_KINDS = (
+    "write", "view", "crossing", "write", "pure", "crossing", "view", "write", "pure", "crossing", "reduction", "pattern",
+)  # fmt: skip
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
     ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
-    ("out",), ("lists",), ("usage",),
+    ("out",), ("lists",), ("usage", "usage"),
 )  # fmt: skip
 _METADATA = (("metadata",) * 3,)  # where the compiler takes it
 _SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
@@ -74,7 +77,7 @@ def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Pro
         scope, kinds = opened(draw, limits, given), (*kinds, "detach")
         pointwise.draw_pure(draw, scope)  # of an input that requires grad more often than not: leaves cannot be written
     draw.begin()
-    kind = choice(draw, (*kinds, *("crossing",) * (len(kinds) // 2)))
+    kind = choice(draw, (*kinds, *("crossing",) * (2 * len(kinds))))
     while kind and len(scope.recorder.calls) < LONGEST:
         with perhaps_without(draw, scope):
             _statement(draw, scope, kind)
@@ -158,10 +161,15 @@ def _outputs(draw: Draw, scope: Scope, inputs: list[int]) -> Arg:
     ]
     if not fits:
         fits = [Ref(scope.emit("aten.clone.default", scope.tensor(inputs[0]), range=scope.range(inputs[0]))[0])]
-    chosen = [choice(draw, fits)]
+    chosen = [_late(draw, fits)]
     while len(chosen) < 3 and more(draw, 2):
-        chosen.append(choice(draw, fits))
+        chosen.append(_late(draw, fits))
     if len(chosen) == 1:
         return chosen[0]
     nested = len(chosen) == 3 and below(draw, 8) == 7
     return Tuple((chosen[0], List(tuple(chosen[1:])))) if nested else Tuple(tuple(chosen))
+
+
+def _late(draw: Draw, fits: list[Ref]) -> Ref:
+    """One of the values, sooner one of the first, which are the latest: they depend on more."""
+    return fits[min(below(draw, len(fits)), below(draw, len(fits)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from executor.args import to_python
 from strategies.draws import Draw
 from strategies.dtypes import EXACT, Range, cast, kind
 from strategies.pointwise import COPY, draw_write
@@ -13,9 +14,18 @@ def rows(scope: Scope, index: int, start: int, stop: int) -> int:
     return part(scope, index, 0, start, stop)
 
 
-def part(scope: Scope, index: int, dim: int, start: int, stop: int) -> int:
-    """The value from `start` up to `stop` along a dimension, as a view."""
-    return scope.emit("aten.slice.Tensor", scope.tensor(index), dim, start, stop)[0]
+def part(scope: Scope, index: int, dim: int, start: int, stop: int, step: int = 1) -> int:
+    """The value from `start` up to `stop` along a dimension, or each `step`-th element of that, as a view."""
+    steps = (step,) if step > 1 else ()
+    return scope.emit("aten.slice.Tensor", scope.tensor(index), dim, start, stop, *steps)[0]
+
+
+def again(scope: Scope, found: Range) -> int:
+    """The last call once more, whose result was in this range."""
+    call, tensors = scope.recorder.calls[-1], scope.recorder.tensors
+    args = [to_python(arg, tensors) for arg in call.args]
+    kwargs = {name: to_python(arg, tensors) for name, arg in call.kwargs}
+    return scope.emit(call.op, *args, range=found, **kwargs)[0]
 
 
 def write(draw: Draw, scope: Scope, index: int) -> None:
