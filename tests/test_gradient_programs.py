@@ -11,6 +11,7 @@ import torch
 from hypothesis import Phase, given, settings
 from torch.utils import _pytree as pytree
 
+from aliasfuzz.pictures.statements import script
 from executor import interpreter, memory
 from executor.errors import ProgramError
 from executor.limits import EVERYTHING, Limits
@@ -243,3 +244,10 @@ def test_what_says_nothing_or_too_much_is_invalid() -> None:
     without = trace(step, torch.ones(3), torch.ones(3))
     calls = (msgspec.structs.replace(without.calls[0], no_grad=True), *without.calls[1:])
     assert "under no_grad" in broken(without, calls=calls)
+
+
+def test_a_picture_tells_what_stands_under_no_grad() -> None:
+    x = torch.arange(3.0, requires_grad=True)
+    program = trace(step, x, torch.ones(3))
+    statements = [statement.text for statement in script(program, [x, torch.ones(3)]).statements]
+    assert statements[:4] == ["a = x * 2", "b = y[1:]  # no_grad", "b.add_(1)  # no_grad", "y.neg_()  # no_grad"]

@@ -44,7 +44,7 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
     traced = of_function(function, arguments).program
     assert traced is not None, "a printed program makes the calls of a program"
     text = printing.function(program)
-    body = {node.lineno: node for node in ast.parse(text).body[0].body}  # type: ignore[attr-defined]
+    body = {node.lineno: node for node in _lines(ast.parse(text).body[0].body)}  # type: ignore[attr-defined]
     lines: dict[int, list[int]] = {}
     for k, call in enumerate(traced.calls):
         assert call.source is not None, "it was traced"
@@ -62,11 +62,26 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
         new = [value for value in traced.calls[calls[-1]].results if value not in names]
         names.update(zip(new, _assigned(body[line]), strict=False))
     statements = tuple(
-        Statement(source[line - 1].strip(), tuple(lines.get(line, [])))
+        Statement(_text(source[line - 1]), tuple(lines.get(line, [])))
         for line, node in body.items()
         if line in lines or _asks(node)
     )
     return Script(traced, statements, source[-1].strip(), names)
+
+
+def _lines(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, those of blocks included."""
+    for node in nodes:
+        if isinstance(node, ast.With):
+            yield from _lines(node.body)
+        else:
+            yield node
+
+
+def _text(line: str) -> str:
+    """A statement alone; one that stands in a block, of which there is one kind only, says so."""
+    inner = line.startswith(8 * " ")
+    return f"{line.strip()}{'  # no_grad' if inner else ''}"
 
 
 def _asks(node: ast.stmt) -> bool:
