@@ -37,12 +37,16 @@ class CacheInfo(NamedTuple):
 
 
 class Compiled:
-    """A compiled function: call it like the original. `last` is the compilation that served the last call."""
+    """A compiled function: call it like the original.
+
+    `last` is the compilation that served the last call, of its forward part where inputs require grad.
+    """
 
     def __init__(self, fn: Callable[..., Any], backend: Name | Backend, aliases: Aliases) -> None:
         functools.update_wrapper(self, fn)
         self.backend, self.aliases = backend, aliases
         self.last: Compilation | None = None
+        self._pair: Pair | None = None  # what served the last call, if its inputs required grad
         self._fn = fn
         self._cache: dict[Hashable, Compilation] = {}
         self._pairs: dict[Hashable, Pair] = {}
@@ -55,6 +59,7 @@ class Compiled:
         function that cannot become a program.
         """
         key, tensors = guard(args, kwargs)
+        self._pair = None
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return self._differentiably(key, tensors, args, kwargs)
         compilation = self._cache.get(key)
@@ -88,8 +93,16 @@ class Compiled:
             pair = self._pairs[key] = Pair(joint, self._compile)
         else:
             self._hits += 1
-        self.last = pair.forward
+        self.last, self._pair = pair.forward, pair
         return differentiable(pair, relations, joint)
+
+    @property
+    def last_backward(self) -> Compilation | None:
+        """How the last call's function goes backward: from what it went last, or else from all that it returned.
+
+        None if no input required grad, or if going backward from all raises.
+        """
+        return self._pair.last if self._pair is not None else None
 
     def cache_info(self) -> CacheInfo:
         """Hits and misses since this function was compiled."""

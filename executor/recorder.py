@@ -7,7 +7,7 @@ tracer and the strategies record through this one class.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Recorder:
         self.tensors: list[torch.Tensor] = []
         self.refused: BaseException | None = None
         self.grad = False  # whether an input requires grad
+        self.name: Callable[[torch.Tensor], str] | None = None  # what a tensor that nobody knows is, in words
         self._index: dict[int, int] = {}
         self._homes: dict[int, int] = {}
         self._left: list[torch.UntypedStorage] = []  # by tensors; kept, so that their addresses stay unique
@@ -114,8 +115,9 @@ class Recorder:
             if tensor.untyped_storage()._cdata in self._homes:
                 return Ref(self._like(tensor))
             shape = "x".join(map(str, tensor.shape)) or "0-d"
+            who = "a tensor" if self.name is None else self.name(tensor)
             raise TraceError(
-                f"a tensor from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument"
+                f"{who} from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument"
             )
         return Ref(self._index[id(tensor)])
 

@@ -7,42 +7,20 @@ and eager's own refusals are eager's. (Tracing on meta tensors would skip eager'
 from __future__ import annotations
 
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from executor.accepted import check_containers, check_returned, plain
+from executor.accepted import check_containers, plain
 from executor.args import Arg, Ref, to_arg
-from executor.errors import ArgumentError, DataDependentError, TraceError
+from executor.errors import TraceError
 from executor.memory import clone, describe, dtype_name, literal
-from executor.program import Inputs, Iota, Literal, Param, Program, Source
-from executor.recorder import LITERAL_LIMIT, Recorder
-from executor.refusals import refusal
-from executor.schema import changes_metadata, op_name, resolve
-from executor.schema_fixes import SET_DATA
-
-_HERE = str(Path(__file__).resolve().parent) + os.sep
-_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
-_LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
-_DATA_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
-# These read memory without a dispatched call, so only the function mode sees them.
-_HIDDEN_READS = {
-    torch.Tensor.tolist: "tolist",
-    torch.Tensor.numpy: "numpy",
-    torch.Tensor.__array__: "__array__",
-    torch.Tensor.data_ptr: "data_ptr",
-    torch.Tensor.__repr__: "__repr__",
-    torch.Tensor.__format__: "__format__",
-}
+from executor.program import Inputs, Iota, Literal, Param, Program
+from executor.recorder import LITERAL_LIMIT
+from executor.recording import Recording
 
 
 def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
@@ -77,77 +55,6 @@ def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     raise TraceError(f"eager does not refuse {getattr(fn, '__name__', fn)!s}")
 
 
-class Recording:
-    """The recorder that fills while a function runs. Without `metadata`, calls that change what a tensor is (`transpose_`) are refused."""
-
-    def __init__(self, *, metadata: bool) -> None:
-        self.metadata = metadata
-        self.recorder = Recorder()
-        self.over = False  # nothing is recorded any more
-        self.given = 0  # how many of the recorder's values are inputs
-
-    def watching(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the function returns for arguments on tensors of the recorder, while its calls are recorded."""
-        functions = _Functions(self)
-        # With hooks, autograd keeps tensors as they are, and makes no calls of its own to detach them.
-        with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack), functions, _Record(self, functions):
-            return fn(*args, **kwargs)
-
-    def autograds_own(self, op: torch._ops.OpOverload, function: str) -> bool:
-        """Whether autograd makes this call for itself, while this torch function runs: what `mul_` overwrites is cloned first."""
-        in_place = function.endswith("_") and (function.startswith("__i") or not function.startswith("__"))
-        return in_place and self.recorder.grad and op is torch.ops.aten.clone.default
-
-    def pack(self, tensor: torch.Tensor) -> Any:
-        """What is kept of a tensor that autograd keeps."""
-        return tensor
-
-    def unpack(self, kept: Any) -> torch.Tensor:
-        """The tensor of which this was kept."""
-        return kept  # type: ignore[no-any-return]
-
-    def recording(self) -> TorchDispatchMode:
-        """A mode under which calls are recorded, those of autograd's engine too."""
-        return _Record(self, _Functions(self))
-
-    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Runs and records a call. Raises `TraceError` for one that cannot be part of the program, with its source line."""
-        source = _source()
-        refuse(op, args, source)
-        if not self.metadata and changes_metadata(op_name(op)):
-            raise TraceError(
-                f"{op_name(op)} at {_at(source)} changes a tensor's shape or storage in place, which is not "
-                "supported; use the out-of-place view"
-            )
-        try:
-            return self.recorder.record(op, args, kwargs, source)
-        except TraceError as error:
-            raise type(error)(f"{error} ({op_name(op)} at {_at(source)})") from None
-
-    def refuse_late(
-        self, error: Exception, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], start: int
-    ) -> None:
-        """Records the call that autograd refused before it was dispatched, if that is why this torch function raised."""
-        if self.recorder.grad and self.recorder.refused is None:
-            self.over = True
-            refusal(self.recorder, error, func, args, kwargs, start)
-
-    def returned(self, out: Any) -> Arg:
-        """What the function returned, as a tree. Raises `TraceError` for what a program cannot return."""
-        check_returned(out)
-        try:
-            return to_arg(out, self._output)
-        except ArgumentError as error:
-            raise TraceError(f"the function returns what a program cannot: {error}") from error
-
-    def _output(self, tensor: torch.Tensor) -> Ref:
-        ref = self.recorder.ref(tensor)
-        made = ref.index >= self.given
-        if made and tensor.requires_grad and tensor._base is None and tensor.is_leaf:
-            raise TraceError("the function returns a leaf that it makes itself, which is not supported")
-        return ref
-
-
 class Tracer(Recording):
     """One function, and clones of its arguments."""
 
@@ -160,8 +67,8 @@ class Tracer(Recording):
         contents: bool = True,
         metadata: bool = True,
     ) -> None:
-        super().__init__(metadata=metadata)
-        self.fn, self.args, self.kwargs = fn, args, kwargs
+        super().__init__(fn, metadata=metadata)
+        self.args, self.kwargs = args, kwargs
         tensors: list[torch.Tensor] = []
 
         def ref(tensor: torch.Tensor) -> Ref:
@@ -184,7 +91,7 @@ class Tracer(Recording):
         clones = iter(self.clones)
         # The caller's own containers, so that a named tuple still has its names.
         args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
-        out = self.watching(self.fn, args, kwargs)
+        out = self.watching(args, kwargs)
         self._check_twins()
         return self._program(self.returned(out))
 
@@ -201,91 +108,6 @@ class Tracer(Recording):
     def _program(self, outputs: Arg) -> Program:
         inputs = self.inputs
         return self.recorder.program(self.params, outputs, inputs.twins, leaves=inputs.leaves, rooted=inputs.rooted)
-
-
-class _Record(TorchDispatchMode):
-    def __init__(self, tracer: Recording, functions: _Functions) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.tracer, self.functions = tracer, functions
-        self.last: tuple[Any, object] = (None, None)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if self.tracer.over:
-            return func(*args, **(kwargs or {}))
-        if str(func) in _LIFTS:
-            out = func(*args)
-            if not self.tracer.recorder.knows(out):
-                self.tracer.recorder.constant(out)
-            return out
-        # Factories and dtype views detach what they have just made, because the recorder holds it too. That is no call
-        # of the user's, and without it what a program prints traces to the same program.
-        running = self.functions.running
-        if func is torch.ops.aten.detach.default and self.last[0] is args[0] and self.last[1] is running is not None:
-            return args[0]
-        if self.tracer.autograds_own(func, self.functions.name):
-            return func(*args, **(kwargs or {}))
-        out = self.tracer.record(func, args, kwargs or {})
-        self.last = out, running
-        return out
-
-
-class _Functions(TorchFunctionMode):
-    """Knows which call of a torch function runs; refuses the methods that read memory without a dispatched call.
-
-    Assigning to `Tensor.data` is no dispatched call either, and is recorded here.
-    """
-
-    def __init__(self, tracer: Recording) -> None:
-        super().__init__()
-        self.tracer = tracer
-        self.running: object = None
-        self.name = ""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func in _HIDDEN_READS:
-            raise DataDependentError(
-                f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
-                "a program cannot depend on data"
-            )
-        if func == _SET_DATA:  # each access makes a wrapper of its own
-            return self.tracer.record(resolve(SET_DATA), args, {})
-        before, self.running, self.name = self.running, object(), getattr(func, "__name__", "")
-        start = len(self.tracer.recorder.calls)
-        try:
-            return func(*args, **(kwargs or {}))
-        except RuntimeError as error:
-            self.tracer.refuse_late(error, func, args, kwargs or {}, start)
-            raise
-        finally:
-            self.running, self.name = before, ""
-
-
-def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None) -> None:
-    """Raises `TraceError` if calls of this operator cannot be part of a program, naming it and the line."""
-    name = op_name(op)
-    if name == "aten._local_scalar_dense.default":
-        raise DataDependentError(
-            f".item(), or a condition on a tensor, at {_at(source)} ({name}): a program cannot "
-            "depend on data; use torch.where or keep the number in a tensor"
-        )
-    masked = name == "aten.index.Tensor" and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-    )
-    if masked or (not _DATA_TAGS.isdisjoint(op.tags) and name != "aten.index.Tensor"):
-        raise DataDependentError(
-            f"{name} at {_at(source)} has a result whose shape or value depends on data, which a "
-            "program cannot; use torch.where or a masked write"
-        )
-    if torch.Tag.nondeterministic_seeded in op.tags:
-        raise TraceError(
-            f"{name} at {_at(source)} draws random numbers, which is not supported; pass them as an argument"
-        )
-    if name.startswith("aten.set_.source_Storage"):
-        raise TraceError(f"{name} at {_at(source)} takes a storage, which is not supported; use set_ with a tensor")
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
@@ -315,21 +137,3 @@ def _fill(tensor: torch.Tensor, nbytes: int, *, contents: bool) -> Literal | Iot
     if contents and nbytes <= LITERAL_LIMIT * tensor.itemsize:
         return literal(tensor)
     return Iota(dtype_name(tensor.dtype))
-
-
-_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
-
-
-def _source() -> Source | None:
-    """The innermost line that belongs neither to torch nor to this package."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_TORCH, _HERE, "<frozen")):
-            return Source(file, frame.f_lineno)
-        frame = frame.f_back
-    return None
-
-
-def _at(source: Source | None) -> str:
-    return f"{source.file}:{source.line}" if source else "an unknown line"

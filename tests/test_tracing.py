@@ -136,7 +136,7 @@ REFUSED = [
     (TraceError, r"longer, which is not supported \(aten\.resize_\.default at .*:\d+", lambda a: (a + 1).resize_(99)),
     (TraceError, r"aten\.set_\..* at .* takes a storage", lambda a: (a + 1).set_(a.untyped_storage())),
     (TraceError, r"aten\.rand\.default at .* draws random numbers", lambda a: a + torch.rand(3)),
-    (TraceError, r"a tensor from outside the function \(2x3, torch.float32\) is used.*aten\.mul\.Tensor at .*:\d+",
+    (TraceError, r"the variable .OUTSIDE. from outside the function \(2x3, torch.float32\) is used.*aten\.mul\.Tensor at .*:\d+",
      lambda a: OUTSIDE * a[0, 0]),
 ]  # fmt: skip
 

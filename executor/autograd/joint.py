@@ -19,24 +19,17 @@ from executor.facts import access, facts, operand_list
 from executor.interpreter import flatten
 from executor.memory import dtype_name
 from executor.program import Iota, Param, Program, Storage
+from executor.recording import Recording
 from executor.schema import op_name
-from executor.tracing import Recording
 
 _CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation: "
-
-
-class Saved(NamedTuple):
-    """A tensor that autograd kept for the backward pass, and its version then."""
-
-    tensor: torch.Tensor
-    version: int
 
 
 class Pass(NamedTuple):
     """What going backward with some of the cotangents does.
 
     `calls` are a range of the recorder's. `cotangents` and `gradients` are values, None where there is none. `unpacked`:
-    which of the saved tensors it looks at. `error` is what it raises, if it does.
+    which of the kept tensors it looks at. `error` is what it raises, if it does.
     """
 
     calls: range
@@ -75,12 +68,11 @@ class Joint(Recording):
     """One function, run on copies of its inputs, which hold zeros unless there are originals.
 
     Once `run`, `forward` are the numbers of its calls, `outputs` is the tree of what it returned, `levels[i]` the version
-    of call i's first operand before it, and `rebased` are the bases, by number, that a write gave another history. `saved` is
-    what autograd kept.
+    of call i's first operand before it, and `rebased` are the bases, by number, that a write gave another history.
     """
 
     def __init__(self, template: Template, originals: Relations | None = None) -> None:
-        super().__init__(metadata=False)
+        super().__init__(template.fn, metadata=False)
         self.template = template
         self.copies = Copies(template.blueprint, originals)
         for tensor in self.copies.tensors:
@@ -90,7 +82,7 @@ class Joint(Recording):
         self.levels: list[int] = []
         self.rebased: list[int] = []
         self._histories: dict[int, int] = {}
-        self.saved: list[Saved] = []
+        self._versions: list[int] = []  # of what autograd keeps, when it was kept
         self.forward = range(0)
         self.outputs: Arg = None
         self._makers: dict[int, int] = {}
@@ -99,12 +91,12 @@ class Joint(Recording):
 
     def run(self) -> None:
         """Runs the function. Raises what it raises, and `TraceError` for what cannot become a program."""
-        fn, args, kwargs, _ = self.template
+        _, args, kwargs, _ = self.template
         args, kwargs = pytree.tree_map_only(
             Slot, lambda slot: self.copies.tensors[slot.number], (args, kwargs), is_leaf=lambda x: isinstance(x, Slot)
         )
         history = [base.grad_fn for base in self.copies.bases]
-        out = self.watching(fn, args, kwargs)
+        out = self.watching(args, kwargs)
         self.forward = range(len(self.recorder.calls))
         self._makers = {v: i for i in reversed(self.forward) for v in self.recorder.calls[i].results}
         for k in range(len(self.copies.tensors)):
@@ -138,13 +130,14 @@ class Joint(Recording):
             torch.autograd.graph.increment_version(args[0])
         return out
 
-    def view_maker(self, value: int) -> int | None:
-        """The call of the function that makes this value as a view, if one does."""
-        i = self._makers.get(value)
-        if i is None:
-            return None
-        call = self.recorder.calls[i]
-        return i if operand_list(call) and access(self.recorder.values, call).address else None
+    def maker(self, value: int) -> int | None:
+        """The call of the function that makes this value; none for inputs and constants."""
+        return self._makers.get(value)
+
+    def is_view(self, call: int) -> bool:
+        """Whether a call only computes addresses on the memory of its operand."""
+        found = self.recorder.calls[call]
+        return bool(operand_list(found)) and access(self.recorder.values, found).address
 
     def _note_history(self, args: Sequence[Any], call: int) -> None:
         tensors = [tensor for tensor in pytree.tree_leaves(args) if isinstance(tensor, torch.Tensor)]
@@ -178,7 +171,7 @@ class Joint(Recording):
         except TraceError:
             raise
         except Exception as raised:  # noqa: BLE001 (a derivative may raise anything, and does so when it is asked for)
-            error = raised
+            error = raised.with_traceback(None)  # the frames hold the trace
         if self._changes:
             error = RuntimeError(self._changes[0])
         values = tuple(None if t is None else recorder.ref(t).index for t in gradients)
@@ -191,15 +184,15 @@ class Joint(Recording):
 
     def pack(self, tensor: torch.Tensor) -> int:
         """See `Recording.pack`."""
-        self.saved.append(Saved(tensor, tensor._version))
-        return len(self.saved) - 1
+        self._versions.append(tensor._version)
+        return super().pack(tensor)
 
-    def unpack(self, kept: int) -> torch.Tensor:
+    def unpack(self, number: int) -> torch.Tensor:
         """See `Recording.unpack`."""
-        tensor, version = self.saved[kept]
-        self._unpacked.add(kept)
-        if tensor._version != version:
-            self._changes.append(changed(tensor, version))
+        tensor = super().unpack(number)
+        self._unpacked.add(number)
+        if tensor._version != self._versions[number]:
+            self._changes.append(changed(tensor, self._versions[number]))
         return tensor
 
 

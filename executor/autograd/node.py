@@ -6,10 +6,10 @@ outputs and, for each input that gets another history, a carrier without content
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from executor.autograd.joint import changed
 from executor.autograd.relations import Counter
@@ -86,6 +86,7 @@ class _Call:
         defined = [t for t in cotangents if t is not None]
         given = [laid_out(t, value) for t, value in zip(defined, found.layouts, strict=True)]
         assert found.compilation is not None, "what does not raise was compiled"
+        self._pair.last = found.compilation
         made = found.compilation.run([*(self._saved[k] for k in found.kept), *given])
         if not keeps_graph():
             self._free(found.unpacked)
@@ -100,7 +101,7 @@ class _Call:
             if counter is not None and counter.level != self._levels[storage]:
                 raise RuntimeError(changed(counter.tensor, counter.start + self._levels[storage]))
         if found.error is not None:
-            raise type(found.error)(*found.error.args)
+            raise copy(found.error)
 
     def _free(self, numbers: frozenset[int]) -> None:
         self._freed |= numbers
@@ -118,10 +119,36 @@ class _Node(torch.autograd.Function):
         return call.forward()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """See `_Call.backward`."""
-        return None, *ctx.call.backward(cotangents)
+        with torch.no_grad():
+            gradients = ctx.call.backward(cotangents)
+        if torch.is_grad_enabled():  # the caller wants derivatives of the derivatives
+            gradients = tuple([None if t is None else _Once.apply(t, _leaf()) for t in gradients])  # type: ignore[no-untyped-call]
+        return None, *gradients
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that has no derivative: going backward through it raises."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+        """The gradient."""
+        del ctx, leaf
+        return gradient
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Raises `RuntimeError`."""
+        del ctx, grads
+        raise RuntimeError(
+            "trying to differentiate twice a function that aliasfuzz.jit compiled, which is not supported: call the "
+            "function that was compiled instead"
+        )
+
+
+def _leaf() -> torch.Tensor:
+    return torch.zeros((), requires_grad=True)
 
 
 def laid_out(tensor: torch.Tensor, value: Value) -> torch.Tensor:

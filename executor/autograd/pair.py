@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from executor.autograd.cut import cut, part
 from executor.autograd.extract import extract
 from executor.autograd.joint import Joint
 from executor.autograd.skeleton import skeleton
@@ -14,7 +15,7 @@ from executor.facts import operand_list
 if TYPE_CHECKING:
     from executor.autograd.joint import Pass
     from executor.pipeline import Compilation
-    from executor.program import Call, Program, Value
+    from executor.program import Program, Value
 
 Pattern = tuple[bool, ...]
 
@@ -49,13 +50,21 @@ class Pair:
         self._backward: dict[Pattern, Backward] = {}
         self._count = len(joint.forward)
         full = (True,) * len(targets)
-        passes = [joint.backward(targets, pattern) for pattern in _covering(full)] if full else []
-        self.saved = tuple(dict.fromkeys(v for found in passes for v in part(joint, found).needed))
+        values = joint.recorder.values
+        self.homes = [values[k].storage for k in range(joint.given)]
+        self.anchor_homes = [values[v].storage for v in self.skeleton.anchors]
+        everything = joint.backward(targets, full) if full else None
+        self.saved = self._saved(joint, everything) if everything else ()
         self.forward = compiler(self._forward_program(joint))
-        self.homes = [joint.recorder.values[k].storage for k in range(len(joint.copies.tensors))]
-        self.anchor_homes = [joint.recorder.values[v].storage for v in self.skeleton.anchors]
-        if full:
-            self._backward[full] = self._program(joint, passes[0])
+        self.last: Compilation | None = None  # of the backward pass that was made last, or of the one from all targets
+        if everything:
+            self._backward[full] = self._program(joint, everything)
+            self.last = self._backward[full].compilation
+
+    def _saved(self, joint: Joint, found: Pass) -> tuple[int, ...]:
+        wanted = part(joint, _wanted(joint, found)).needed
+        visible = frozenset((*self.homes, *self.anchor_homes))
+        return tuple(sorted(cut(joint, wanted, visible, only=len(self.skeleton.targets) == 1)))
 
     def backward(self, pattern: Pattern, joint: Joint | None) -> Backward:
         """The backward program for these cotangents. Where it is new, the function is traced again unless `joint` is there."""
@@ -71,11 +80,11 @@ class Pair:
 
     def _forward_program(self, joint: Joint) -> Program:
         calls = [joint.recorder.calls[i] for i in joint.forward]
-        names = [(f"x{k}", k) for k in range(len(joint.copies.tensors))]
+        names = [(f"x{k}", k) for k in range(joint.given)]
         return extract(joint.recorder, calls, names, (*self.skeleton.anchors, *self.saved))
 
     def _program(self, joint: Joint, found: Pass) -> Backward:
-        (calls, needed), recorder = part(joint, found), joint.recorder
+        (again, needed), recorder = part(joint, _wanted(joint, found), frozenset(self.saved)), joint.recorder
         place = {v: k for k, v in enumerate(self.saved)}
         given = [v for v in found.cotangents if v is not None]
         results = list(dict.fromkeys(v for v in found.gradients if v is not None))
@@ -85,8 +94,9 @@ class Pair:
                 *((f"saved{k}", v) for k, v in enumerate(needed)),
                 *((f"grad{k}", v) for k, v in enumerate(given)),
             ]
+            calls = [recorder.calls[i] for i in (*again, *found.calls)]
             compilation = self._compile(extract(recorder, calls, params, results))
-        homes = {recorder.home(joint.saved[k].tensor) for k in found.unpacked}
+        homes = {recorder.home(joint.kept[k]) for k in found.unpacked}
         return Backward(
             compilation,
             tuple(place[v] for v in needed) if found.error is None else (),
@@ -98,36 +108,9 @@ class Pair:
         )
 
 
-def _covering(full: Pattern) -> list[Pattern]:
-    return [full]
-
-
-class Part(NamedTuple):
-    """The calls of a backward program, and the values that it takes from the forward program."""
-
-    calls: tuple[Call, ...]
-    needed: tuple[int, ...]
-
-
-def part(joint: Joint, found: Pass) -> Part:
-    """What going backward consists of. Views of what the forward program computed are made again."""
-    recorder = joint.recorder
-    made = {v for v in found.cotangents if v is not None}
-    made.update(v for i in found.calls for v in recorder.calls[i].results)
-    wanted = [v for i in found.calls for v in operand_list(recorder.calls[i])]
-    wanted += [v for v in found.gradients if v is not None]
-    needed: dict[int, None] = {}
-    views: set[int] = set()
-    while wanted:
-        v = wanted.pop()
-        if v in made:
-            continue
-        made.add(v)
-        maker = joint.view_maker(v)
-        if maker is None:
-            needed[v] = None
-        else:
-            views.add(maker)
-            wanted += operand_list(recorder.calls[maker])
-    calls = [recorder.calls[i] for i in (*sorted(views), *found.calls)]
-    return Part(tuple(calls), tuple(sorted(needed)))
+def _wanted(joint: Joint, found: Pass) -> list[int]:
+    """The values of the forward pass that going backward uses."""
+    calls = joint.recorder.calls
+    made = {v for v in found.cotangents if v is not None}.union(*(calls[i].results for i in found.calls))
+    used = [v for i in found.calls for v in operand_list(calls[i])]
+    return [v for v in dict.fromkeys((*used, *found.gradients)) if v is not None and v not in made]

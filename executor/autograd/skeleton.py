@@ -130,8 +130,8 @@ class _Build:
             return
         self._placed.add(v)
         tensor, calls = self._recorder.tensors[v], self._recorder.calls
-        i = self._joint.view_maker(v)
-        if i is None:
+        i = self._joint.maker(v)
+        if i is None or not self._joint.is_view(i):
             self.anchors.append(v)
             if tensor.requires_grad:
                 self._target(v, tensor)
