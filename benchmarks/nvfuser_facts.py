@@ -368,7 +368,7 @@ def where_of_bools() -> str:
     return f"result is {out.dtype}"
 
 
-@fact("signs of `neg(0)`, `neg(neg(0))`, `neg(abs(0))`, `neg(0 * 0)`", "as eager's where the outcome says so")
+@fact("signs of `neg(0)`, `neg(neg(0))`, `neg(abs(0))`, `neg(0 * 0)`, `abs(0) * -1` (eager: -, +, -, -, -)", "`neg` is a product with -1 instead")
 def signs_of_zero() -> str:
     def sign(build: Callable[[Any, Any], Any]) -> str:
         (out,) = run(lambda fd, t: fd.add_output(build(fd, t)), [torch.zeros(4, device="cuda")])
@@ -379,6 +379,7 @@ def signs_of_zero() -> str:
         sign(lambda fd, t: fd.ops.neg(fd.ops.neg(t))),
         sign(lambda fd, t: fd.ops.neg(fd.ops.abs(t))),
         sign(lambda fd, t: fd.ops.neg(fd.ops.mul(t, t))),
+        sign(lambda fd, t: fd.ops.mul(fd.ops.abs(t), -1.0)),
     ])  # fmt: skip
 
 

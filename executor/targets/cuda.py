@@ -19,6 +19,7 @@ from executor.args import Arg, Device, Dict, List, Tuple
 from executor.backends.nvfuser import NvFuser
 from executor.backends.nvfuser.loading import nvfuser
 from executor.errors import TargetError
+from executor.limits import Limits
 from executor.program import Program
 from executor.targets import moved
 from executor.targets.base import Target
@@ -27,7 +28,10 @@ from executor.targets.pipeline import Pipeline
 from executor.targets.thunder import Thunder
 
 DEVICE = "cuda:0"
-SIDE = 2048  # of the large squares: more than a wave of threads
+# Inputs are copies of the caller's, so that no gradient flows; the large squares are more than a wave of threads.
+_WITHOUT = Limits(gradients=False, side=2048)
+# The source of a function is written for the CPU, where this makes its tensors.
+_WITH_SOURCE = msgspec.structs.replace(_WITHOUT, banned_ops=frozenset({"aten.arange.default"}))
 MOST_FUSIONS = 8  # regions of a program that are told apart when one of them is to blame
 
 
@@ -39,7 +43,7 @@ class OnCuda(Target):
     def __init__(self, inner: Target, about: str) -> None:
         nvfuser()
         self.name, self.about = inner.name, about
-        self.limits = msgspec.structs.replace(inner.limits, side=SIDE)
+        self.limits = inner.limits.meet(_WITH_SOURCE if inner.needs_source else _WITHOUT)
         self.needs_source, self.fine_stages = inner.needs_source, inner.fine_stages
         self._inner = inner
         # Stages that run on the CPU stay there; one that is the whole compiler is this target.
