@@ -32,7 +32,8 @@ class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     `symptom` is the worst of the failure's symptoms, what refines it begins with `detail` (an exception's type). `text` is
     a regular expression that is found in what differs, in words. `ops` are patterns such as "aten.slice*", each of which some call's overload
-    fits. `stage` and `relation` are those of the signature. `later` says whether it shows in a later call only.
+    fits. `stage` and `relation` are those of the signature. `later` says whether it shows in a later call only, `gradients` whether
+    inputs require grad.
     """
 
     symptom: str = ""
@@ -42,6 +43,7 @@ class Match(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     stage: str = ""
     relation: str = ""
     later: bool | None = None
+    gradients: bool | None = None
 
 
 class Ban(Switches, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -139,8 +141,8 @@ def _installed(package: str) -> str | None:
 def fits(match: Match, facts: Mapping[str, Any]) -> bool:
     """Whether a failure with these facts looks so. Facts that are not known yet, `None`, fit no pattern that asks for them.
 
-    `facts` holds symptoms (worst first), details, texts, ops (lists of strings), stage, relation (strings) and later (a
-    truth value).
+    `facts` holds symptoms (worst first), details, texts, ops (lists of strings), stage, relation (strings), later and gradients
+    (truth values).
     """
     if match == Match():
         return False
@@ -152,4 +154,5 @@ def fits(match: Match, facts: Mapping[str, Any]) -> bool:
         not match.stage or match.stage == facts["stage"],
         not match.relation or match.relation == facts["relation"],
         match.later is None or match.later == facts["later"],
+        match.gradients is None or match.gradients == facts["gradients"],
     ))  # fmt: skip

@@ -58,6 +58,7 @@ class Known:
             "stage": signature.stage if signature is not None else None,
             "relation": signature.relation if signature is not None else None,
             "later": verdict.call > 0,
+            "gradients": verdict.program is not None and bool(verdict.program.leaves or verdict.program.rooted),
         }
         return next((flag for flag in self.flags if fits(flag.match, facts)), None)
 

@@ -85,6 +85,8 @@ def cotangent(position, tensor):
 '''
 
 GRADIENTS = """\
+    # As they are now: going backward may change them.
+    seen |= {{name: value.detach().clone() for name, value in seen.items() if isinstance(value, torch.Tensor)}}
     results = [leaf for _, leaf in leaves if isinstance(leaf, torch.Tensor)]
     written = [len(results) + k for k, tensor in enumerate(inputs) if tensor._version != versions[k]]
     tensors = list(enumerate([*results, *inputs]))
@@ -101,6 +103,7 @@ GRADIENTS = """\
         return {{**seen, "exception of backward": error}}
     for name, leaf in wanted.items():
         seen[f"{{name}}.grad"] = {gradient}
+    seen |= {{f"storage {{i}} after going backward": storage for i, storage in enumerate(storages)}}
 """
 _BACKWARD = "torch.autograd.backward(ends, given, retain_graph={retained})"
 _GRAD = """\

@@ -97,7 +97,7 @@ def test_every_damage_is_a_clear_error_or_a_right_read(tmp_path: Path) -> None:
 
 FACTS = {
     "symptoms": ("value", "memory"), "details": [""], "texts": ["value: expected 1, got 2"], "ops": ["aten.add_.Tensor"],
-    "stage": None, "relation": None, "later": False,
+    "stage": None, "relation": None, "later": False, "gradients": True,
 }  # fmt: skip
 
 
@@ -113,6 +113,8 @@ FACTS = {
         (Match(ops=("aten.add*", "aten.t.*")), False),
         (Match(symptom="value", stage="aot"), False),
         (Match(later=True), False),
+        (Match(gradients=False), False),
+        (Match(gradients=True), True),
         (Match(later=False, symptom="value"), True),
     ],
 )

@@ -105,12 +105,16 @@ class Thunder(Target):
         ]
 
     def refusal(self, error: BaseException) -> str | None:
-        """Thunder says `NotImplementedError`; of a method that it does not know "Unknown attribute"; of `out=` a TypeError."""
+        """Thunder says `NotImplementedError`; of a method that it does not know "Unknown attribute"; of `out=` a TypeError.
+
+        Of an operator without gradients it says that it has no transform.
+        """
         text = str(error)
         known = (
             isinstance(error, NotImplementedError)
             or (isinstance(error, AttributeError) and text.startswith("Unknown attribute"))
             or (isinstance(error, TypeError) and text.endswith("unexpected keyword argument 'out'"))
+            or (isinstance(error, RuntimeError) and text.startswith("Failed to find a gradient transform"))
         )
         return (str(error).splitlines() or [type(error).__name__])[0] if known else None
 
