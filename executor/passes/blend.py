@@ -68,6 +68,8 @@ def blend(program: Program, choose: Callable[[Blend], bool]) -> Program:
     """The same program with those reads blended that can be, and that `choose` wants blended."""
     memory = MemorySSA.of(program)
     reaching = memory.reaching_writes()
+    if not reaching:
+        return program
     builder = Builder(program)
     chunks: list[list[Call]] = []
     before: dict[int, list[Call]] = {}

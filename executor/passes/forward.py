@@ -23,16 +23,19 @@ def forward(program: Program) -> Program:
     """The same program with written values in the place of what is known to be them in memory."""
     memory = MemorySSA.of(program)
     builder, state = Builder(program), State(program.values)
+    changed = False
     for i, call in enumerate(program.calls):
         what = memory.accesses[i]
         # A call that only memory can tell the result of runs eagerly, between regions: it reads memory for free.
         if what.writes:
             builder.calls.append(call)
         else:
-            builder.replace_operands(call, _forwarded(builder, call, what, memory, state))
+            new = _forwarded(builder, call, what, memory, state)
+            changed = changed or bool(new)
+            builder.replace_operands(call, new)
         for value in what.writes:
             state.write(i, value)
-    return builder.finish()
+    return builder.finish() if changed else program
 
 
 def _forwarded(builder: Builder, call: Call, what: Access, memory: MemorySSA, state: State) -> dict[int, int]:

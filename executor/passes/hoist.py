@@ -42,13 +42,21 @@ class Hoist(NamedTuple):
 def hoist(program: Program, choose: Callable[[Hoist], bool]) -> Program:
     """The same program with those small parts of values computed alone that can be, and that `choose` wants so."""
     memory = MemorySSA.of(program)
+    views = [
+        (i, v)
+        for i, what in enumerate(memory.accesses)
+        if not what.writes
+        for v in what.reads
+        if not memory.is_memory(v) and memory.accesses[memory.maker[v]].address
+    ]
+    if not views:
+        return program
     found = _Hoisting(memory)
     wanted: dict[int, dict[int, Boxed]] = {}
-    for i, what in enumerate(memory.accesses):
-        for v in what.reads if not what.writes else ():
-            plan = found.plan(v)
-            if plan is not None and choose(plan):
-                wanted.setdefault(i, {})[v] = plan.of
+    for i, v in views:
+        plan = found.plan(v)
+        if plan is not None and choose(plan):
+            wanted.setdefault(i, {})[v] = plan.of
     return found.run(wanted) if wanted else program
 
 
@@ -59,19 +67,11 @@ class _Hoisting:
         self.memory, self.program = memory, memory.program
         self.builder = Builder(self.program)
         self.values = self.builder.values
-        self._results = {
-            v
-            for call, what in zip(self.program.calls, memory.accesses, strict=True)
-            if not what.address
-            for v in call.results
-        }
         self._behind: dict[int, list[Call]] = {}
         self._made: dict[Boxed, int] = {}
 
     def plan(self, view: int) -> Hoist | None:
         """How to compute what a view shows; None if it is not a small part of a value, or cannot be computed alone."""
-        if view in self._results:
-            return None
         result = self._computed(view)
         if result is None or self.values[view].numel >= self.values[result].numel:
             return None
