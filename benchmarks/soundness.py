@@ -1,9 +1,9 @@
 """Runs many random programs on targets that must never differ from eager, and measures rate and memory.
 
-    python benchmarks/soundness.py [--programs 20000] [TARGET]...       (default targets: null pipeline:eager)
+    python benchmarks/soundness.py [--programs 20000] [--gradients] [TARGET]...       (default targets: null pipeline:eager)
 
 Prints a row a target: programs, failures, programs per second of one process, and its peak memory after the first tenth
-and at the end. Exits with 1 if a program failed.
+and at the end. With `--gradients` inputs require grad. Exits with 1 if a program failed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def resident() -> float:
     return int(line.split()[1]) / 1024
 
 
-def measure(name: str, count: int, seed: int) -> tuple[int, int, float, float, float]:
+def measure(name: str, count: int, seed: int, *, gradients: bool = False) -> tuple[int, int, float, float, float]:
     """Programs, failures, seconds, and memory after a tenth of the programs and after all."""
     compiler = targets.get(name)
-    strategy = programs(compiler.limits)
+    strategy = programs(compiler.limits, gradients=gradients)
     done = failures = number = 0
     early = 0.0
     start = time.perf_counter()
@@ -50,11 +50,12 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", default=["null", "pipeline:eager"])
     parser.add_argument("--programs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gradients", action="store_true", help="inputs require grad")
     given = parser.parse_args()
     print(f"{'target':<16} {'programs':>9} {'failures':>9} {'programs/s':>11} {'MB at 10 %':>11} {'MB at end':>10}")
     failed = 0
     for name in given.targets:
-        done, failures, seconds, early, late = measure(name, given.programs, given.seed)
+        done, failures, seconds, early, late = measure(name, given.programs, given.seed, gradients=given.gradients)
         print(f"{name:<16} {done:>9} {failures:>9} {done / seconds:>11.0f} {early:>11.0f} {late:>10.0f}", flush=True)
         failed += failures
     return 1 if failed else 0

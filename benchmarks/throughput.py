@@ -3,8 +3,8 @@
     python benchmarks/throughput.py [--seconds 20] [--nnsmith PYTHON]
 
 Rows: `null` (a program is drawn, and runs in eager twice), `pipeline` (drawn, run in eager, compiled afresh, run under a
-hostile schedule, compared), and NNSmith (a model is drawn with its solver, made concrete, and runs in eager once), where
-`--nnsmith` names an interpreter that has it: `pip install nnsmith torch==2.13.0` in an environment of its own. PyTorch's
+hostile schedule, compared), both again with inputs that require grad ("grad"), and NNSmith (a model is drawn with its
+solver, made concrete, and runs in eager once), where `--nnsmith` names an interpreter that has it: `pip install nnsmith torch==2.13.0` in an environment of its own. PyTorch's
 torchfuzz is no package and is left out. Seconds are those of the process, so that what else the machine does counts
 little. Prints programs, operators per program in the median, programs and operators per second, and the ratio of
 operators per second to NNSmith's.
@@ -45,10 +45,10 @@ class Row:
         """The row of the table, with the ratio to the peer's operators per second if there is a peer."""
         rate, median = len(self.lengths) / self.seconds, statistics.median(self.lengths)
         ratio = f"{self.operators / peer:8.1f}" if peer else f"{'-':>8}"
-        print(f"{self.name:<10}{len(self.lengths):>9}{median:>10.0f}{rate:>12.1f}{self.operators:>13.0f}{ratio}")
+        print(f"{self.name:<16}{len(self.lengths):>9}{median:>10.0f}{rate:>12.1f}{self.operators:>13.0f}{ratio}")
 
 
-def ours(target: str, seconds: float) -> Row:
+def ours(target: str, seconds: float, *, gradients: bool = False) -> Row:
     """Our programs on a target, for so long."""
     from executor import targets
     from fuzz.batch import Batch
@@ -56,7 +56,7 @@ def ours(target: str, seconds: float) -> Row:
     from strategies.programs import programs
 
     compiler, lengths, number = targets.get(target), list[int](), 0
-    strategy = programs(compiler.limits)
+    strategy = programs(compiler.limits, gradients=gradients)
     start = 0.0
     while number < 2 or time.process_time() - start < seconds:
         seed = batch_seed(1, target, 0, number)
@@ -65,7 +65,7 @@ def ours(target: str, seconds: float) -> Row:
         if number == 1:  # everything is imported and cached now
             start = time.process_time()
             lengths.clear()
-    return Row(target, lengths, time.process_time() - start)
+    return Row(f"{target}, grad" if gradients else target, lengths, time.process_time() - start)
 
 
 def _counting(verdict: Callable[[Program], Verdict], lengths: list[int]) -> Callable[[Program], Verdict]:
@@ -116,12 +116,17 @@ def main() -> None:
         print(json.dumps(vars(nnsmith(given.seconds, given.nodes))))
         return
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    measured: list[Callable[[], Row]] = [lambda: ours("null", given.seconds), lambda: ours("pipeline", given.seconds)]
+    measured: list[Callable[[], Row]] = [
+        lambda: ours("null", given.seconds),
+        lambda: ours("null", given.seconds, gradients=True),
+        lambda: ours("pipeline", given.seconds),
+        lambda: ours("pipeline", given.seconds, gradients=True),
+    ]
     if given.nnsmith:
         measured.append(lambda: elsewhere(given.nnsmith, given.seconds, given.nodes))
     rows = [measure() for measure in measured]
     peer = rows[-1].operators if given.nnsmith else None
-    print(f"{'':<10}{'programs':>9}{'operators':>10}{'programs/s':>12}{'operators/s':>13}{'ratio':>8}")
+    print(f"{'':<16}{'programs':>9}{'operators':>10}{'programs/s':>12}{'operators/s':>13}{'ratio':>8}")
     for row in rows:
         row.print(peer)
 
