@@ -33,7 +33,7 @@ def _key_without(*places: int) -> Patches:
 
 
 def _less(part: Any, places: tuple[int, ...]) -> Any:
-    if not isinstance(part, tuple) or len(part) != 9:
+    if not isinstance(part, tuple) or len(part) != 10:
         return part
     return tuple(item for k, item in enumerate(part) if k not in places)
 
