@@ -26,6 +26,40 @@ def _add_twice_and_read(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> to
     return c + 1
 
 
+def _patched_twice(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    b.mul_(2)
+    c = a * 2
+    return a + c
+
+
+def _overwritten_twice(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    b.mul_(2)
+    c.mul_(3)
+    return a + 1
+
+
+def _two_overwritten(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    b.add_(1)
+    a[:2].mul_(2)
+    b[1:3].mul_(2)
+    return a + b
+
+
+def _part_read_late(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    x.mul_(3)
+    return y[0] * 2
+
+
+def _add_and_multiply(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    b.mul_(2)
+    return a * c
+
+
 def _flip_and_add(x: torch.Tensor) -> torch.Tensor:
     y = x.flip(0)
     x.add_(1)
@@ -202,6 +236,11 @@ EXAMPLES: dict[str, Example] = {
     "offset of a layer ignored": (_add_and_read, (_m[1], _m)),
     "memory under a blend read at entry": (_list_and_part, (ramp(2, 2),)),
     "conjugation lost in a blend": (_add_and_read, (_z[:1].conj(), _z)),
+    "patch forgotten for a second reader": (_patched_twice, (_n, _n[1:2])),
+    "other operand of a patch not restricted": (_add_and_multiply, (_n, _n[1:2], ramp(5))),
+    "oldest patch on top": (_overwritten_twice, (_n, _n[:2], _n[1:3])),
+    "parts of two operands taken to be apart": (_two_overwritten, (ramp(8), ramp(8))),
+    "a hoisted part read too late": (_part_read_late, (ramp(4),)),
     "write-back forgotten": (lambda a: a.add_(1), (ramp(2)[1],)),
     "write-back of a stale value": (lambda a: a.add_(1).add_(1), (ramp(2),)),
     "a store dead for a later one that covers a part": (_add_twice_and_read, (_m, _m[:2], ramp(2))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.faults import blends, geometry, memory, regions, running, stores, thunder, values
+from benchmarks.faults import blends, geometry, memory, patches, regions, running, stores, thunder, values
 from benchmarks.faults.base import Fault, switched_on
 
 __all__ = ["AREAS", "FAULTS", "TWELVE", "Fault", "switched_on"]
@@ -14,6 +14,7 @@ AREAS: Mapping[str, Mapping[str, Fault]] = {
     "Memory SSA": memory.FAULTS,
     "Values: out of place, forwarding, common subexpressions": values.FAULTS,
     "Blending": blends.FAULTS,
+    "Patching and hoisting": patches.FAULTS,
     "Dead stores, write-back, coalescing": stores.FAULTS,
     "Partition, regions, early write-backs": regions.FAULTS,
     "Cache, liveness, outputs": running.FAULTS,
