@@ -126,7 +126,7 @@ class WorkerShell:
         import ray
 
         node = f"{os.uname().nodename} {ray.get_runtime_context().get_node_id()[:8]}"
-        link = RayLink(ray.get_actor(_name(self._campaign)))
+        link = RayLink(ray.get_actor(called(self._campaign)))
         while Worker(self._number, link, scratch(self._campaign), node, examples=connect).run():
             pass
 
@@ -140,7 +140,7 @@ def scratch(campaign: str) -> Path:
     return Path(tempfile.gettempdir(), f"aliasfuzz-{campaign}")
 
 
-def _name(campaign: str) -> str:
+def called(campaign: str) -> str:
     """What a campaign's coordinator is called; a handle that was given to workers might be lost when they begin anew."""
     return f"aliasfuzz-{campaign}"
 
@@ -151,7 +151,7 @@ def coordinator(campaign: str, setup: Setup, flags: tuple[Flag, ...], url: str, 
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     where = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if node else {}
-    actor = ray.remote(num_cpus=0, name=_name(campaign), **_MORE, **where)(CoordinatorShell)
+    actor = ray.remote(num_cpus=0, name=called(campaign), **_MORE, **where)(CoordinatorShell)
     return actor.remote(packed(setup), packed(flags), url)
 
 

@@ -171,26 +171,29 @@ class _Driver:
         here = ray.get_runtime_context().get_node_id() if "://" not in url else ""
         self._central = actors.coordinator(name, self._setup, flags, url, here)
         crew = [actors.worker(k, name, self._cluster.gpus) for k in range(self._setup.workers)]
-        runs = [one.run.remote() for one in crew]
+        runs = {one.run.remote(): one for one in crew}
         how: RunState = "finished"
         try:
             self._watch(runs, flags)
         except KeyboardInterrupt:
             how = "interrupted"
             ray.get(self._central.stop.remote())
-            ray.wait(runs, num_returns=len(runs), timeout=FLUSH)
-        for one in crew:
+            ray.wait([*runs], num_returns=len(runs), timeout=FLUSH)
+        for one in runs.values():
             ray.kill(one)
         error = ray.get(self._central.close.remote())
         if error:
             self._failed.append(f"the campaign's state could not be saved at {url}: {error}")
         return self._end(how)
 
-    def _watch(self, runs: list[Any], flags: tuple[Flag, ...]) -> None:
+    def _watch(self, runs: dict[Any, Any], flags: tuple[Flag, ...]) -> None:
+        """Until all workers are done; those that are make room for others, whose nodes may be lost."""
         over = 0.0
         while runs:
-            done, runs = self._ray.wait(runs, num_returns=len(runs), timeout=1.0)
+            done, _ = self._ray.wait([*runs], num_returns=len(runs), timeout=1.0)
             self._failed += [text for one in done if (text := self._problem(one))]
+            for one in done:
+                self._ray.kill(runs.pop(one))
             flags = self._spread(flags)
             progress = self._ask(self._central.progress.remote())
             if progress is None:

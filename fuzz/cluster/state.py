@@ -107,7 +107,7 @@ class State(msgspec.Struct):
 
 def continued(state: State, options: Options, workers: int) -> State:
     """A campaign that was stopped, to go on with these options and so many workers: further ones take seats of their own."""
-    setup = msgspec.structs.replace(state.setup, options=options, workers=workers)
+    setup = msgspec.structs.replace(state.setup, options=options, workers=workers, rounds=options.batches)
     seats = state.seats + [Seat(arm=_first(setup, worker)) for worker in range(len(state.seats), workers)]
     for number, seat in enumerate(seats):
         seat.ended = number >= workers
