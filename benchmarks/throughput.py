@@ -4,8 +4,8 @@
 
 Rows: `null` (a program is drawn, and runs in eager twice), `pipeline` (drawn, run in eager, compiled afresh, run under a
 hostile schedule, compared), both again with inputs that require grad ("grad"), and NNSmith (a model is drawn with its
-solver, made concrete, and runs in eager once), where `--nnsmith` names an interpreter that has it: `pip install nnsmith torch==2.13.0` in an environment of its own. PyTorch's
-torchfuzz is no package and is left out. Seconds are those of the process, so that what else the machine does counts
+solver, made concrete, and runs in eager once), where `--nnsmith` names an interpreter that has it: `pip install nnsmith
+torch==2.13.0` in an environment of its own. PyTorch's torchfuzz is no package and is left out. Seconds are those of the process, so that what else the machine does counts
 little. Prints programs, operators per program in the median, programs and operators per second, and the ratio of
 operators per second to NNSmith's.
 """
