@@ -32,7 +32,7 @@ import pytest
 import torch  # noqa: F401 (loaded once, before processes are forked)
 
 ROOT = Path(__file__).parents[1]
-PASSES = "coalesce functional index_maps passes counts pipeline"
+PASSES = "boxes coalesce functional hoist index_maps passes patch counts pipeline"
 # For each file the test modules that notice its faults, the quickest to do so first.
 TESTS = {
     "executor/geometry.py": "geometry memory_ssa partition verify",

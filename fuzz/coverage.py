@@ -145,7 +145,7 @@ def of_compilation(compilation: Compilation) -> Iterator[str]:
     if any(isinstance(step, Region) and _computing(step) > 1 for step in compilation.steps):
         yield FUSION
     calls = {trace.name: len(trace.calls) for trace in compilation.traces}
-    if calls.get("blend", 0) > calls.get("forward", 0):  # a blend computes what a read of memory was
+    if calls.get("blend", 0) > calls.get("hoist", calls.get("forward", 0)):  # a blend computes what a read of memory was
         yield BLEND
 
 
