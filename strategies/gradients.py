@@ -30,6 +30,7 @@ NOT_DIFFERENTIABLE = frozenset({
     "aten.view.dtype", "aten._foreach_copy_.default", "aten.logical_not_.default", "aten.logical_or_.default",
     "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
 })  # fmt: skip
+NOT_COMPLEX = frozenset({"aten.slice_scatter.default"})  # differentiable for real numbers only
 DTYPES = ("float32", "float32", "float64")  # of inputs that may require grad: in others gradients soon end
 _Meta = torch._C._autograd.CreationMeta  # noqa: SLF001 (no public way)
 
@@ -89,6 +90,8 @@ class GradScope(Scope):
         given = any(tensor.requires_grad for tensor in tensors)
         carried = given and torch.is_grad_enabled()
         if (carried and op in NOT_DIFFERENTIABLE) or (given and op == "aten.view.dtype"):
+            return False
+        if carried and op in NOT_COMPLEX and any(tensor.is_complex() for tensor in tensors):
             return False
         effect = effects(op)
         named = dict(zip(effect.names, args, strict=False)) | kwargs
