@@ -104,7 +104,7 @@ class Recorder:
 
     def current(self, index: int) -> int:
         """The value that the tensor object of this value is now: another one if a call has changed its metadata."""
-        return self._index[id(self.tensors[index])]
+        return self._index[id(self.tensors[index])] if self._left else index
 
     def ref(self, tensor: torch.Tensor) -> Ref:
         """The reference to a tensor that this program made or was given.

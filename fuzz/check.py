@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from corpus.signature import Signature
 from executor import printing, targets
 from executor.errors import ArgumentError, TraceError
+from executor.memory import Memory
 from executor.program import Inputs, Program
 from executor.targets import Target
 from fuzz import precision
@@ -163,13 +164,13 @@ def examine(
     Each compilation and call of a target that is not safe may take `seconds`: `TIME_LIMIT` unless told otherwise, for ever if 0.
     """
     limit = 0 if not compiler.unsafe else TIME_LIMIT if seconds is None else seconds
-    state = State()
-    compiled = attempt(compiler.compile, (subject.fn, tuple(subject.ways[0].build()[1])), limit, state)
+    state, given = State(), subject.ways[0].build()
+    compiled = attempt(compiler.compile, (subject.fn, tuple(given[1])), limit, state)
     call = compiled.value if compiled.error is None else _raiser(compiled.error)
     trial = _Trial(compiler, subject, call, limit, state, exact)
     changed, raised = compiled.changed, None
     for k in range(len(subject.ways)):
-        verdict, error = trial.made(k, changed)
+        verdict, error = trial.made(k, changed, given if k == 0 else subject.ways[k].build())
         if verdict.ok and bounds and (verdict.unstable, verdict.refused) == (None, None):
             verdict = replace(verdict, mismatches=tuple(_exceeded(compiler.metrics(call), bounds)))
         if not verdict.ok or verdict.unstable is not None or verdict.refused is not None:
@@ -189,15 +190,20 @@ class _Trial:
     state: State
     exact: bool
 
-    def made(self, k: int, changed: tuple[str, ...]) -> tuple[Verdict, BaseException | None]:
-        """The verdict on call k, before which the compiler has `changed` settings; and what eager raised."""
+    def made(
+        self, k: int, changed: tuple[str, ...], given: tuple[Memory, list[Any]]
+    ) -> tuple[Verdict, BaseException | None]:
+        """The verdict on call k, with what is given to the compiled function; and what eager raised.
+
+        Before it the compiler has `changed` settings.
+        """
         way, subject = self.subject.ways[k], self.subject
         close = float64_judge(subject, way) if not self.exact else None
         eager = run(subject.reference, *way.build(), 0, self.state)
         _check_eager(eager)
         if k == 0 and eager.error is not None and subject.program is not None and subject.program.raises is None:
             return self._verdict(k, unstable=f"eager raises {brief(eager.error)}, for what the inputs hold"), None
-        result = run(self.call, *way.build(), self.limit, self.state)
+        result = run(self.call, *given, self.limit, self.state)
         result = result._replace(changed=(*changed, *result.changed))
         undefined = eager.error is not None and (k > 0 or partly_written(subject.program))
         found = compare(eager, result, mixed=way.mixed, undefined=undefined, close=close)

@@ -32,12 +32,16 @@ class Draw:
         """A number from 0 to `count` - 1, of which there are at most 65,536; nothing is drawn where there is only one."""
         if count <= 1:
             return 0
-        return self._byte() % count if count <= 256 else (self._byte() << 8 | self._byte()) % count
+        left = self._left or self._more()
+        drawn = left.pop()
+        if count > 256:
+            left = left or self._more()
+            drawn = drawn << 8 | left.pop()
+        return drawn % count
 
-    def _byte(self) -> int:
-        if not self._left:
-            self._left = [*reversed(self._draw(_BYTES))]
-        return self._left.pop()
+    def _more(self) -> list[int]:
+        self._left = [*reversed(self._draw(_BYTES))]
+        return self._left
 
 
 def below(draw: Draw, count: int) -> int:

@@ -6,7 +6,7 @@ broadcast, cast and overlap as the operator allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from strategies.scope import Operand, Scope
 from strategies.views import LARGEST
 
 Ranged = Callable[[Range, Range], Range]
+_ZERO = Range(0, 0)
 COPY = "aten.copy_.default"
 
 
@@ -26,6 +27,7 @@ class Pointwise(NamedTuple):
     `kinds` are those of the dtypes that it takes (`dtypes.kind`). `range` says where results lie, from the ranges of the
     operands (or of the one and the scalar). `scalars` are what its second argument may be if that is a number. `truth`
     means that the results are truth values: out of place their dtype is bool. `keywords` are its keyword arguments.
+    `moves` means that it fits a first operand whatever its elements are, since none is computed with.
     """
 
     inplace: str
@@ -36,6 +38,7 @@ class Pointwise(NamedTuple):
     binary: bool = False
     truth: bool = False
     keywords: tuple[tuple[str, int], ...] = ()
+    moves: bool = False
 
 
 def _sum(a: Range, b: Range) -> Range:
@@ -106,13 +109,13 @@ OPERATORS: tuple[Pointwise, ...] = (
     _op("add", "uifc", _sum, 1, 2, -3, overload="Tensor"),
     _binary("add", "buifc", _sum),
     _op("mul", "uifc", _complex_or(_product), 2, -1, 3, overload="Tensor"),
-    Pointwise(COPY, "aten.clone.default", "buifc", _other, binary=True),
+    Pointwise(COPY, "aten.clone.default", "buifc", _other, binary=True, moves=True),
     _op("neg", "if", _negated),  # the negative of a complex 0 has the sign that eager's loop gives it
-    Pointwise("aten.fill_.Scalar", "", "buifc", _other, (0, 1, 7)),
-    Pointwise("aten.zero_.default", "aten.zeros_like.default", "buifc", lambda a, b: Range(0, 0)),
+    Pointwise("aten.fill_.Scalar", "", "buifc", _other, (0, 1, 7), moves=True),
+    Pointwise("aten.zero_.default", "aten.zeros_like.default", "buifc", lambda a, b: _ZERO, moves=True),
     _binary("mul", "buifc", _complex_or(_product)),
     _binary("sub", "uifc", _difference),
-    Pointwise(COPY, "", "buifc", _other, binary=True),
+    Pointwise(COPY, "", "buifc", _other, binary=True, moves=True),
 )
 MORE_OPERATORS: tuple[Pointwise, ...] = (
     _op("relu", "uif", _positive),
@@ -145,7 +148,7 @@ MORE_OPERATORS: tuple[Pointwise, ...] = (
 
 def draw_write(draw: Draw, scope: Scope, target: int, operators: tuple[Pointwise, ...] = OPERATORS) -> list[int]:
     """An in-place statement on the target. Returns the values that it defines: none but the one written."""
-    fits = [op for op in operators if op.inplace and scope.takes(op.inplace) and _fits(scope, op, target)]
+    fits = _fitting(scope, target, [op for op in operators if op.inplace and scope.takes(op.inplace)])
     return _emit(draw, scope, choice(draw, fits), target, in_place=True) if fits else [target]
 
 
@@ -155,11 +158,8 @@ def draw_pure(
     """An out-of-place pointwise statement, on this first operand if one is given. Returns the value that it defines."""
     if operand is None:
         operand = choice(draw, scope.operands())
-    fits = [
-        op
-        for op in operators
-        if op.pure and scope.takes(op.pure, torch.bool if op.truth else None) and _fits(scope, op, operand, pure=True)
-    ]
+    taken = [op for op in operators if op.pure and scope.takes(op.pure, torch.bool if op.truth else None)]
+    fits = _fitting(scope, operand, taken, pure=True)
     return _emit(draw, scope, choice(draw, fits), operand, in_place=False) if fits else [operand]
 
 
@@ -171,8 +171,7 @@ def draw_out(draw: Draw, scope: Scope, target: int) -> list[int]:
         (op, i)
         for i in scope.alike(tensor.shape, tensor.dtype)
         if scope.may_read(target, i)
-        for op in OUTS
-        if scope.takes(out_name(op)) and _fits(scope, op, i)
+        for op in _fitting(scope, i, [op for op in OUTS if scope.takes(out_name(op))])
     ]
     if not rows:
         return [target]
@@ -201,22 +200,23 @@ def out_name(op: Pointwise) -> str:
     return op.pure.rsplit(".", 1)[0] + ".out"
 
 
-def _fits(scope: Scope, op: Pointwise, operand: int, *, pure: bool = False) -> bool:
-    """Whether some second operand of the operator leaves results exact on this first one."""
+def _fitting(scope: Scope, operand: int, operators: Sequence[Pointwise], *, pure: bool = False) -> list[Pointwise]:
+    """The operators of which some second operand leaves results exact on this first one."""
     dtype = scope.tensor(operand).dtype
-    if kind(dtype) not in op.kinds:
-        return False
-    if op.inplace == COPY or op.pure in ("aten.zeros_like.default", "aten.clone.default"):
-        return True
-    if op.inplace == "aten.fill_.Scalar":
-        return True
-    own = scope.range(operand)
-    if not own.within(EXACT[dtype]):
-        return False
-    limit = TRUTH if op.truth and pure else EXACT[dtype]
+    letter, own, limit = kind(dtype), scope.range(operand), EXACT[dtype]
+    exact = own.within(limit)
+    return [
+        op
+        for op in operators
+        if letter in op.kinds and (op.moves or (exact and _stays(op, own, TRUTH if op.truth and pure else limit)))
+    ]
+
+
+def _stays(op: Pointwise, own: Range, limit: Range) -> bool:
+    """Whether some result of the operator is within the limit."""
     if op.scalars:
         return any(op.range(own, Range(k, k)).within(limit) for k in op.scalars)
-    return op.range(own, Range(0, 0) if op.binary else own).within(limit)
+    return op.range(own, _ZERO if op.binary else own).within(limit)
 
 
 def _emit(draw: Draw, scope: Scope, op: Pointwise, first: int, *, in_place: bool) -> list[int]:

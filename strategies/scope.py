@@ -56,9 +56,9 @@ class Scope:
 
     def range(self, index: int) -> Range:
         """Where the elements of the value lie."""
-        value = self.value(index)
-        dtype, own = self._dtypes[value.storage], value.torch_dtype
-        return self._ranges[value.storage] if own.to_real() is dtype.to_real() else ANYTHING
+        home = self.value(index).storage
+        own, dtype = self.recorder.tensors[index].dtype, self._dtypes[home]
+        return self._ranges[home] if own is dtype or own.to_real() is dtype.to_real() else ANYTHING
 
     def exact(self, index: int) -> bool:
         """Whether arithmetic may begin with the value: its elements are integers, and its dtype holds such exactly."""
