@@ -71,6 +71,12 @@ def cli() -> None:
 @click.option("--shrink-budget", metavar="TIME", help="Time to shrink one failure. Default: 40s.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the summary there.")  # fmt: skip
+@click.option("--ray", metavar="ADDRESS", help="Run on a Ray cluster, or on one that is started here: local.")
+@click.option("--gpus-per-worker", default=0.0, metavar="G", type=click.FloatRange(min=0), help="On Ray: GPUs of each.")
+@click.option("--state", metavar="URL", help="On Ray: where the campaign's state is. Default: the run's folder.")
+@click.option("--redis", metavar="URL", help="On Ray: a Redis server by which campaigns share what is interesting.")
+@click.option("--resume", metavar="RUN", help="Go on with a campaign on Ray that was stopped.")
+@click.option("--batch", metavar="W/B", help="Run one batch of a campaign on Ray again, here and alone.")
 def run(  # noqa: PLR0913 - one parameter an option
     *,
     names: tuple[str, ...],
@@ -84,6 +90,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     gradients: str,
     shrink_budget: str | None,
     json_file: Path | None,
+    ray: str | None,
+    resume: str | None,
+    batch: str | None,
+    **on_ray: object,
 ) -> None:
     """Generate programs, run them on compilers, save what differs from eager.
 
@@ -95,9 +105,19 @@ def run(  # noqa: PLR0913 - one parameter an option
       aliasfuzz run --relations all                                 each program, and a rewriting of it that means the same
       aliasfuzz run --target inductor --against aot_eager           what Inductor alone gets wrong
       aliasfuzz run --target thunder --against thunder@old/bin/python    what the version here gets wrong, and that one not
+      aliasfuzz run --ray auto --budget 2h                          on all machines of a Ray cluster
+      aliasfuzz run --resume last --budget 1h
     """
     if re.fullmatch(r"auto|0*[1-9][0-9]*", workers) is None:
         raise click.BadParameter(f"a positive number, or auto, not {workers!r}", param_hint="--workers")
+    if ray or resume or batch:
+        from aliasfuzz import farm
+
+        context = click.get_current_context()
+        given = context.get_parameter_source("budget") is not click.core.ParameterSource.DEFAULT
+        sys.exit(farm.run(context.params, budget_given=given))
+    if any(on_ray.values()):
+        raise click.UsageError("--gpus-per-worker, --state and --redis are for campaigns on Ray: add --ray")
     folder = Path(fuzz.__file__).parent
     command = [
         sys.executable,

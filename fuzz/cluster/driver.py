@@ -69,15 +69,25 @@ class Ended(NamedTuple):
     code: int
 
 
-def campaign(options: Options, cluster: Cluster, say: Callable[[str], None] = print, *, resume: bool = False) -> Ended:
-    """Runs a campaign to its end, or goes on with one. Raises `RayError`, `JournalError`, `UsageError` or `ExamplesError`."""
+def campaign(
+    options: Options,
+    cluster: Cluster,
+    say: Callable[[str], None] = print,
+    *,
+    resume: bool = False,
+    json_file: str = "",
+) -> Ended:
+    """Runs a campaign to its end, or goes on with one. The summary goes to `json_file`, too, if that is not empty.
+
+    Raises `RayError`, `JournalError`, `UsageError` or `ExamplesError`.
+    """
     connect(cluster.redis)
     with _ray(cluster) as ray:
         workers = cluster.workers or _places(ray, cluster.gpus)
         options = _with_workers(options, workers)
         cluster = msgspec.structs.replace(cluster, workers=workers)
         state = _prepare(options, cluster, resume=resume)
-        return _Driver(ray, state.setup, cluster, say).run(state.flags)
+        return _Driver(ray, state.setup, cluster, say).run(state.flags, json_file)
 
 
 def _with_workers(options: Options, workers: int) -> Options:
@@ -164,7 +174,7 @@ class _Driver:
         self._kept = self._said = time.monotonic()
         self._seen = -1
 
-    def run(self, flags: tuple[Flag, ...]) -> Ended:
+    def run(self, flags: tuple[Flag, ...], json_file: str) -> Ended:
         """Until all workers are done, the time is up, or Ctrl-C."""
         ray, name = self._ray, Path(self._options.folder).name
         url = place(self._options, self._cluster)
@@ -184,7 +194,7 @@ class _Driver:
         error = ray.get(self._central.close.remote())
         if error:
             self._failed.append(f"the campaign's state could not be saved at {url}: {error}")
-        return self._end(how)
+        return self._end(how, json_file)
 
     def _watch(self, runs: dict[Any, Any], flags: tuple[Flag, ...]) -> None:
         """Until all workers are done; those that are make room for others, whose nodes may be lost."""
@@ -262,10 +272,10 @@ class _Driver:
             failed.append(str(error))
         return kept, failed
 
-    def _end(self, how: RunState) -> Ended:
+    def _end(self, how: RunState, json_file: str) -> Ended:
         state = _decode(self._ray.get(self._central.state.remote()))
         kept, failed = self._keep(state, how)
-        lines, whole = keep(kept, Path(self._options.folder))
+        lines, whole = keep(kept, Path(self._options.folder), json_file)
         errors = [f"ERROR: {text}" for text in dict.fromkeys(self._failed + failed)]
         made = summary(state, self._paths)
         notes = [f"worker {number}: {note}" for number, note in kept.cluster.notes.items()] if kept.cluster else []
