@@ -14,10 +14,12 @@ import torch
 from strategies.draws import Draw, below, choice
 from strategies.dtypes import EXACT, Range, kind
 from strategies.moves import indices, is_mask
+from strategies.pointwise import draw_pure
 from strategies.scope import Scope
+from strategies.steps import part
 
 Drawn = tuple[list[Any], Range] | None
-INDEX = "aten.arange.default"  # of all rows, where nothing in scope indexes them
+INDEX = "aten.arange.default"  # of the first rows, where nothing in scope indexes them
 
 
 class IndexedWrite(NamedTuple):
@@ -137,7 +139,7 @@ def _triangle(draw: Draw, scope: Scope, target: int) -> Drawn:
 
 
 def _place(draw: Draw, scope: Scope, target: int, *, distinct: bool, dim: int | None = None) -> tuple[int, int] | None:
-    """A dimension of the target, and a value that indexes it; if there is none, all of the dimension in order."""
+    """A dimension of the target, and a value that indexes it; if there is none, one that counts its first elements."""
     tensor = scope.tensor(target)
     if not tensor.ndim or not tensor.numel():
         return None
@@ -149,17 +151,22 @@ def _place(draw: Draw, scope: Scope, target: int, *, distinct: bool, dim: int | 
     ]  # fmt: skip
     if not fits and scope.takes(INDEX, torch.int64):
         cpu = {"device": torch.device("cpu"), "pin_memory": False}
-        fits = scope.emit(INDEX, size, range=Range(0, size - 1), **cpu)
+        fits = scope.emit(INDEX, size - below(draw, size), range=Range(0, size - 1), **cpu)
     return (dim, choice(draw, fits)) if fits else None
 
 
 def _source(draw: Draw, scope: Scope, target: int, place: tuple[int, int] | None) -> int | None:
-    """A value shaped like what the index names, apart from the target."""
+    """A value shaped like what the index names, apart from the target; if there is none, it is made of the target."""
     if place is None:
         return None
     tensor, count = scope.tensor(target), scope.tensor(place[1]).numel()
     shape = torch.Size(count if d == place[0] else n for d, n in enumerate(tensor.shape))
     fits = [i for i in scope.alike(shape, tensor.dtype) if scope.apart(target, i)]
+    if not fits and count <= tensor.shape[place[0]]:
+        fresh = draw_pure(draw, scope, operand=target)[0]
+        if scope.tensor(fresh).shape == tensor.shape and scope.tensor(fresh).dtype is tensor.dtype:
+            made = fresh if count == tensor.shape[place[0]] else part(scope, fresh, place[0], 0, count)
+            fits = [made] if scope.apart(target, made) else []
     return choice(draw, fits) if fits else None
 
 

@@ -14,6 +14,7 @@ from executor.args import Ref
 from executor.program import Param, Program
 from executor.validate import validate_geometry
 from strategies import patterns
+from strategies.crossing import draw_crossing
 from strategies.draws import Draw, choice
 from strategies.layouts import draw_inputs
 from strategies.scope import Scope
@@ -27,11 +28,12 @@ def alone(draw: Callable[[st.SearchStrategy[Any]], Any], name: str) -> Program:
     drawn, scope = Draw(draw), Scope()
     inputs = draw_inputs(drawn, scope, rare=True).indices
     drawn.begin()
-    if name == "draw_crossing":
-        patterns.draw_crossing(drawn, scope, scope.writable() or inputs)
-    else:
+    targets = scope.writable()
+    if targets and name == "draw_crossing":
+        draw_crossing(drawn, scope, targets)
+    elif targets:
         pattern = next(found for found in patterns.PATTERNS if found.__name__ == name)
-        pattern(drawn, scope, choice(drawn, scope.writable() or inputs))
+        pattern(drawn, scope, choice(drawn, targets))
     params = [Param("abcd"[k], Ref(index)) for k, index in enumerate(inputs)]
     return scope.recorder.program(params, Ref(scope.recorder.current(scope.count - 1)))
 
