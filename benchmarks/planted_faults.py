@@ -77,7 +77,7 @@ class Faulty(Target):
 def hunt(name: str, seconds: float, shrink: float, seed: int = 0) -> tuple[Batch, Hunt]:
     """The batch that found the fault (or the last one), and what it took. Seconds are those of the process."""
     target = Faulty(name)
-    strategy = programs(target.limits)
+    strategy = programs(target.limits, gradients=FAULTS[name].gradients)
     start, number, drawn, found = time.process_time(), 0, 0, (0, 0.0)
 
     def judged(program: Program) -> Any:

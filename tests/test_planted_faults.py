@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 
 from benchmarks.faults import FAULTS, TWELVE
 from benchmarks.planted_faults import Faulty, elements, hunt, statements
 from benchmarks.planted_page import DOCUMENT, Hunt, document, read, smallest
+from executor.program import Backward, Program
 from executor.targets.pipeline import Pipeline
 from executor.tracing import trace
 from fuzz.check import check
 from fuzz.variants import calls
+from tests.planted_gradients import EXAMPLES as WITH_GRADIENTS
 from tests.planted_programs import EXAMPLES
 
 
@@ -22,12 +25,19 @@ def test_there_are_at_least_forty() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_shows_on_its_program_and_only_then(name: str) -> None:
-    fn, args = EXAMPLES[name]
-    program, sound = trace(fn, *args), Pipeline("pipeline", "weak_memory", FAULTS[name].aliases)
-    faulty = Faulty(name)
+    sound, faulty = Pipeline("pipeline", "weak_memory", FAULTS[name].aliases), Faulty(name)
+    program = _example(name)
     again = calls(program, faulty)
     assert not check(program, target=faulty, calls=again).ok
     assert check(program, target=sound, calls=again).ok  # it is switched off again
+
+
+def _example(name: str) -> Program:
+    if not FAULTS[name].gradients:
+        fn, args = EXAMPLES[name]
+        return trace(fn, *args)
+    fn, args, plan = WITH_GRADIENTS[name]
+    return msgspec.structs.replace(trace(fn, *args), backward=None if plan == Backward() else plan)
 
 
 def test_the_page_is_what_was_measured_of_all_faults() -> None:

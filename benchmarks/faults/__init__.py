@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.faults import blends, geometry, memory, patches, regions, running, stores, thunder, values
+from benchmarks.faults import blends, geometry, gradients, memory, patches, regions, running, stores, thunder, values
 from benchmarks.faults.base import Fault, switched_on
 
 __all__ = ["AREAS", "FAULTS", "TWELVE", "Fault", "switched_on"]
@@ -18,6 +18,7 @@ AREAS: Mapping[str, Mapping[str, Fault]] = {
     "Dead stores, write-back, coalescing": stores.FAULTS,
     "Partition, regions, early write-backs": regions.FAULTS,
     "Cache, liveness, outputs": running.FAULTS,
+    "Gradients": gradients.FAULTS,
     "What Thunder's alias pass assumes": thunder.FAULTS,
 }
 FAULTS: Mapping[str, Fault] = {name: fault for area in AREAS.values() for name, fault in area.items()}

@@ -19,12 +19,14 @@ class Fault(NamedTuple):
     """A mistake that somebody could make.
 
     `what` says in a sentence what the compiler does wrongly; `patches` are (owner, attribute, what stands there instead).
-    `aliases` is how the compiler lowers partial overlaps while it has this fault.
+    `aliases` is how the compiler lowers partial overlaps while it has this fault. `gradients`: it shows only where inputs
+    require grad.
     """
 
     what: str
     patches: Patches
     aliases: Aliases = "auto"
+    gradients: bool = False
 
 
 # Switches off the proof that would refuse what a fault makes.
