@@ -368,7 +368,10 @@ def where_of_bools() -> str:
     return f"result is {out.dtype}"
 
 
-@fact("signs of `neg(0)`, `neg(neg(0))`, `neg(abs(0))`, `neg(0 * 0)`, `abs(0) * -1` (eager: -, +, -, -, -)", "`neg` is a product with -1 instead")
+@fact(
+    "signs of `neg(0)`, `neg(neg(0))`, `neg(abs(0))`, `neg(0 * 0)`, `abs(0) * -1` (eager: -, +, -, -, -)",
+    "`neg` is a product with -1 instead",
+)
 def signs_of_zero() -> str:
     def sign(build: Callable[[Any, Any], Any]) -> str:
         (out,) = run(lambda fd, t: fd.add_output(build(fd, t)), [torch.zeros(4, device="cuda")])

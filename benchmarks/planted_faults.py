@@ -204,6 +204,7 @@ def main() -> int:
         publish(results)
     _print_summary(results)
     missed = [name for name, found in results.items() if sum(not one.found for one in found) > len(found) // 10]
+    missed += [f"{name} (no hunt began)" for name in given.faults if name not in results]
     print("\n".join(["missed too often:", *missed]) if missed else "every fault was found in nine seeds of ten")
     return 1 if missed else 0
 

@@ -201,7 +201,7 @@ def _packed(value: Value) -> bool:
     return value.end == value.numel * value.itemsize
 
 
-def _geometry(call: Call, operands: list[int], values: list[Value]) -> tuple[Value, ...]:
+def _geometry(call: Call, operands: Sequence[int], values: list[Value]) -> tuple[Value, ...]:
     """What the call returns: on storage -1 if it lies on its first operand's."""
     place = {index: i for i, index in enumerate(dict.fromkeys(operands))}
     local = tuple(msgspec.structs.replace(values[index], storage=0) for index in place)

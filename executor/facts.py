@@ -110,13 +110,27 @@ def _mixed_access(call: Call, known: Facts) -> Access:
     return Access(tuple(reads), tuple(writes), address=False)
 
 
-def operand_list(call: Call) -> list[int]:
-    """Indices of the values among the arguments, in order."""
+def operand_list(call: Call) -> tuple[int, ...]:
+    """Indices of the values among the arguments, in order.
+
+    Passes ask this of one call many times, so it is kept for the calls that were asked of lately.
+    """
+    known = _asked.get(id(call))
+    if known is not None and known[0] is call:
+        return known[1]
     found: list[int] = []
     _collect(call.args, found)
     for _, arg in call.kwargs:
         _collect((arg,), found)
-    return found
+    if len(_asked) >= _KEPT:
+        _asked.clear()
+    operands = tuple(found)
+    _asked[id(call)] = call, operands
+    return operands
+
+
+_KEPT = 4096
+_asked: dict[int, tuple[Call, tuple[int, ...]]] = {}  # by identity; the call is kept, so that no other has its id
 
 
 def _collect(items: Iterable[Arg], found: list[int]) -> None:

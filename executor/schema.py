@@ -52,6 +52,7 @@ def resolve(name: str) -> OpOverload:
     return found
 
 
+@lru_cache(maxsize=4096)
 def op_name(op: OpOverload) -> str:
     """The name that `resolve` takes."""
     return str(op)

@@ -112,13 +112,20 @@ class Tracer(Recording):
 
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     """Names for the first `count` positional arguments of `fn`."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = _CALL if isinstance(fn, Program) else _parameters(fn)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
     return names + [f"{rest}{i}" for i in range(count - len(names))]
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+_CALL = list(inspect.signature(Program.__call__).parameters.values())[1:]  # of any program
 
 
 def _inputs(tensors: Sequence[torch.Tensor], *, contents: bool) -> Inputs:
