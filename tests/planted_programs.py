@@ -33,21 +33,6 @@ def _patched_twice(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return a + c
 
 
-def _overwritten_twice(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    a.add_(1)
-    b.mul_(2)
-    c.mul_(3)
-    return a + 1
-
-
-def _two_overwritten(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    a.add_(1)
-    b.add_(1)
-    a[:2].mul_(2)
-    b[1:3].mul_(2)
-    return a + b
-
-
 def _part_read_late(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     x.mul_(3)
@@ -238,8 +223,6 @@ EXAMPLES: dict[str, Example] = {
     "conjugation lost in a blend": (_add_and_read, (_z[:1].conj(), _z)),
     "patch forgotten for a second reader": (_patched_twice, (_n, _n[1:2])),
     "other operand of a patch not restricted": (_add_and_multiply, (_n, _n[1:2], ramp(5))),
-    "oldest patch on top": (_overwritten_twice, (_n, _n[:2], _n[1:3])),
-    "parts of two operands taken to be apart": (_two_overwritten, (ramp(8), ramp(8))),
     "a hoisted part read too late": (_part_read_late, (ramp(4),)),
     "write-back forgotten": (lambda a: a.add_(1), (ramp(2)[1],)),
     "write-back of a stale value": (lambda a: a.add_(1).add_(1), (ramp(2),)),

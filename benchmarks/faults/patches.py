@@ -7,7 +7,7 @@ from executor.builder import Builder
 from executor.passes import boxes, patch
 from executor.passes.boxes import Box
 from executor.passes.hoist import Boxed, _Hoisting
-from executor.passes.overwritten import Seen, merged
+from executor.passes.overwritten import Seen
 from executor.passes.patch import _Patching
 from executor.program import Call, Source
 
@@ -21,11 +21,6 @@ def _unpatched_results(self: _Patching, read: int) -> Seen | None:
 
 def _from_the_start(builder: Builder, value: int, box: Box, source: Source | None) -> int:
     return _restricted(builder, value, box._replace(starts=(0,) * len(box.starts)), source)
-
-
-def _oldest_on_top(seen: list[Seen]) -> tuple[Box, ...] | None:
-    order = merged(seen)
-    return order[::-1] if order is not None else None
 
 
 class _Here(dict[int, list[Call]]):
@@ -52,14 +47,6 @@ FAULTS: dict[str, Fault] = {
     "other operand of a patch not restricted": Fault(
         "The part of an operand that goes with an overwritten part of another is taken from its first elements.",
         ((patch, "restricted", _from_the_start),),
-    ),
-    "oldest patch on top": Fault(
-        "Where overwritten parts overlap, what was written first is what a patched result shows.",
-        ((patch, "merged", _oldest_on_top),),
-    ),
-    "parts of two operands taken to be apart": Fault(
-        "Where parts of two operands overlap, each is patched as if the other operand were not overwritten there.",
-        ((Box, "meets", lambda *_: False),),
     ),
     "a hoisted part read too late": Fault(
         "A part is computed from its operands where it is needed, though memory has changed since the whole was computed.",
