@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from executor.backends.eager import Eager
 from executor.backends.weak_memory import WeakMemory
 from executor.jit import Compiled, jit
+from executor.limits import Limits
 from executor.pipeline import Chooser, Compilation, passes, uncompiled
 from executor.targets.base import Target
 from executor.targets.believed import believed
@@ -26,6 +27,7 @@ class Stage(Target):
     """A part of our compiler, from its beginning."""
 
     needs_source = False
+    limits = Limits(metadata_mutation=False)  # those of the whole
 
     def __init__(self, name: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self.name, self._build = name, build
