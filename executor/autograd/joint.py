@@ -6,6 +6,7 @@ What views, writes in place and version counters mean for gradients is thus deci
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -40,12 +41,16 @@ class Pass(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A function and its arguments, each tensor among them replaced by a slot: which of the distinct inputs it is."""
+    """A function and its arguments, each tensor among them replaced by a slot: which of the distinct inputs it is.
+
+    `autocast` are the devices for which autocast is on, and to which dtype.
+    """
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     blueprint: Blueprint
+    autocast: tuple[tuple[str, torch.dtype], ...]
 
     @classmethod
     def of(cls, fn: Callable[..., Any], args: Any, kwargs: Any, relations: Relations) -> Template:
@@ -55,7 +60,9 @@ class Template(NamedTuple):
             plain(tensor)
         slots = {id(tensor): Slot(k) for k, tensor in enumerate(relations.tensors)}
         args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: slots[id(t)], (tuple(args), dict(kwargs)))
-        return cls(fn, args, kwargs, relations.blueprint())
+        devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+        autocast = tuple((device, torch.get_autocast_dtype(device)) for device in devices)
+        return cls(fn, args, kwargs, relations.blueprint(), autocast)
 
 
 class Slot(NamedTuple):
@@ -91,12 +98,16 @@ class Joint(Recording):
 
     def run(self) -> None:
         """Runs the function. Raises what it raises, and `TraceError` for what cannot become a program."""
-        _, args, kwargs, _ = self.template
+        args, kwargs = self.template.args, self.template.kwargs
         args, kwargs = pytree.tree_map_only(
             Slot, lambda slot: self.copies.tensors[slot.number], (args, kwargs), is_leaf=lambda x: isinstance(x, Slot)
         )
         history = [base.grad_fn for base in self.copies.bases]
-        out = self.watching(args, kwargs)
+        with ExitStack() as ambient:  # traced again it may be where the caller goes backward
+            ambient.enter_context(torch.enable_grad())
+            for device, dtype in self.template.autocast:
+                ambient.enter_context(torch.autocast(device, dtype))
+            out = self.watching(args, kwargs)
         self.forward = range(len(self.recorder.calls))
         self._makers = {v: i for i in reversed(self.forward) for v in self.recorder.calls[i].results}
         for k in range(len(self.copies.tensors)):
@@ -160,7 +171,9 @@ class Joint(Recording):
         gradients: Sequence[torch.Tensor | None] = [None] * len(self.copies.roots)
         error: Exception | None = None
         try:
-            with self.recording():
+            with self.recording(), ExitStack() as ambient:
+                for device, _ in self.template.autocast:  # what the caller goes backward under is not known
+                    ambient.enter_context(torch.autocast(device, enabled=False))
                 gradients = torch.autograd.grad(
                     [t for t, given in zip(targets, pattern, strict=True) if given],
                     self.copies.roots,
