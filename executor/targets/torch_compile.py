@@ -87,8 +87,9 @@ class TorchCompile(Target):
 
     def refusal(self, error: BaseException) -> str | None:
         """See `Target.refusal`: what Dynamo calls unsupported, such as `out=` with gaps, or AOTAutograd does not handle yet."""
-        known = isinstance(error, Unsupported) or any(text in str(error) for text in _NOT_YET)
-        return str(error).partition("\n")[0] if known else None
+        lines = str(error).splitlines() or [""]
+        said = [line for line in lines if any(text in line for text in _NOT_YET)]
+        return lines[0] if isinstance(error, Unsupported) else next(iter(said), None)
 
     def reset(self) -> None:
         """Drops all compiled code, and what torch would keep of earlier compilations; 0.1 s, so not for each program."""
