@@ -126,6 +126,34 @@ def beside_its_sum() -> str:
     return at_sizes((64, 4096, 1 << 22), trial)
 
 
+@fact("early store of `set(sin(T))`, `set(cos(sin(T)))` returned", "refused: it takes two kernels")
+def recomputed() -> str:
+    return _beside_its_cosine(copied=True)
+
+
+@fact("the same without the copies", "values leave a fusion as they are where they can")
+def not_recomputed() -> str:
+    return _beside_its_cosine(copied=False)
+
+
+def _beside_its_cosine(*, copied: bool) -> str:
+    def trial(n: int) -> str:
+        x = ramp(n)
+
+        def build(fd: Any, t: Any) -> None:
+            made = fd.ops.sin(t)
+            out = fd.ops.cos(made)
+            fd.add_output(fd.ops.set(out) if copied else out)
+            fd.add_output(fd.ops.set(made) if copied else made, t)
+
+        expected = (torch.sin(x), torch.cos(torch.sin(x)))
+        (out,) = run(build, [x])
+        near = all(torch.allclose(a, b, atol=1e-5) for a, b in zip((x, out), expected, strict=True))
+        return "right" if near else "**wrong**"
+
+    return at_sizes((64, 4096, 1 << 22), trial)
+
+
 @fact("early store of `T + 1`, `set(T)` returned", "refused: a copy of the target may be the target")
 def pre_image() -> str:
     x = ramp(64)

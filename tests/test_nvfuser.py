@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from executor import targets
 from executor.backends.base import Backend, Detail
 from executor.backends.nvfuser import NvFuser, rules
 from executor.backends.nvfuser.body import body_of
-from executor.backends.nvfuser.definition import common_dtype
+from executor.backends.nvfuser.definition import common_dtype, define
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
 from executor.backends.nvfuser.fusion import Tally, fusion_of, kernel_names
 from executor.backends.nvfuser.operators import OPERATORS
@@ -227,6 +228,36 @@ def test_the_cache_counts_what_it_had_since_it_was_asked() -> None:
     assert first is again
     assert tally.take() == {"fusions": 2, "fusions from the cache": 1}
     assert tally.take() == {}
+
+
+def left(fn: Callable[..., Any], *args: torch.Tensor, early: bool) -> list[bool]:
+    """For each value that leaves the fusion of a function's only region, whether a copy of it does."""
+    found, memory = compiled(fn, *args)
+    stores = [i for i in range(len(found.program.calls)) if memory.stored(i) is not None]
+    (region,) = [s for s in Layout(found._replace(early=frozenset(stores)), memory).run() if isinstance(s, Region)]
+    nvfuser = MagicMock()
+    fd = nvfuser.FusionDefinition().__enter__()
+    for name in ("sin", "cos", "add", "set"):
+        getattr(fd.ops, name).side_effect = lambda *args, name=name: (name, args)
+    define(nvfuser, body_of(region), early=early)
+    return [call.args[0][0] == "set" for call in fd.add_output.call_args_list]
+
+
+def test_what_is_stored_early_leaves_without_a_copy_once() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.sin_().cos()
+
+    assert left(fn, torch.ones(4), early=True) == [False, False]
+    assert left(fn, torch.ones(4), early=False) == [True, True]
+
+
+def test_a_value_that_leaves_twice_is_copied_the_second_time() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> None:
+        new = x.sin()
+        x.copy_(new)
+        y.copy_(new)
+
+    assert left(fn, torch.ones(4), torch.ones(4), early=True) == [False, True]
 
 
 def test_kernel_names() -> None:

@@ -24,6 +24,7 @@ class Definition:
         self.ops, self.values, self.views = fd.ops, values, Views(fd.ops)
         self._types = nvfuser.DataType
         self._items: list[Any] = [None] * len(values)
+        self._fresh: set[int] = set()
 
     def dtype(self, name: str) -> Any:
         """NvFuser's object for a dtype."""
@@ -79,9 +80,23 @@ class Definition:
             for r, item in zip(call.results, made, strict=True):
                 self.put(r, item, None)
             return
+        known = {id(item) for item in self._items}
         item, dtype = self._pointwise(call, args)
         # Of two numbers, nvFuser's `where` makes a double.
         self.put(call.results[0], item, None if call.op in _OF_NUMBERS else dtype)
+        if id(item) not in known:  # a copy's item is its operand's
+            self._fresh.add(call.results[0])
+
+    def leaving(self, v: int) -> Any:
+        """What leaves the fusion for a value: its item, if a formula computed it and it did not leave before, else a copy.
+
+        With a copy between them, nvFuser may take a stored value and what is computed from it for two kernels, and compute
+        the value anew in the second, from the input that the first has overwritten.
+        """
+        if v not in self._fresh:
+            return self.ops.set(self._items[v])
+        self._fresh.remove(v)
+        return self._items[v]
 
     def _pointwise(self, call: Call, args: dict[str, Any]) -> tuple[Any, str | None]:
         """The item and its dtype, if that is known."""
@@ -143,19 +158,20 @@ def define(nvfuser: Any, body: Body, *, early: bool) -> Any:
         for call in body.calls:
             made.call(call)
         for v in body.outputs:
-            fd.add_output(_laid_out(fd, made.item(v), squeezed(body.values[v])))
+            laid_out = _laid_out(fd, made.item(v), squeezed(body.values[v]))
+            fd.add_output((made.leaving(v) if early else fd.ops.set(made.item(v))) if laid_out is None else laid_out)
         for target, v in body.early:
             if early:
-                fd.add_output(fd.ops.set(made.item(v)), inputs[target])
+                fd.add_output(made.leaving(v), inputs[target])
             else:
                 fd.add_output(fd.ops.set(made.item(v)))
     return fd
 
 
 def _laid_out(fd: Any, item: Any, value: Value) -> Any:
-    """A copy of the item as an output, with its dimensions in eager's order in memory where that is not row-major."""
+    """The item with its dimensions in eager's order in memory, None where that is row-major."""
     steps = list(value.strides)
     if steps == sorted(steps, reverse=True) or len(set(steps)) < len(steps):
-        return fd.ops.set(item)
+        return None
     order = sorted(range(len(value.shape)), key=lambda d: (value.strides[d], -d))
     return fd.ops.stride_order(item, [order.index(d) for d in range(len(value.shape))])
