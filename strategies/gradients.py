@@ -106,7 +106,7 @@ class GradScope(Scope):
             return True
         if not tensor._is_view():  # noqa: SLF001 (no public way)
             return not (tensor.requires_grad and tensor.is_leaf)
-        plain = torch._C._autograd._get_creation_meta(tensor) is _Meta.DEFAULT  # noqa: SLF001
+        plain = torch._C._autograd._get_creation_meta(tensor) == _Meta.DEFAULT  # noqa: SLF001
         base = tensor._base
         return plain and not (tensor.requires_grad and base is not None and base.is_leaf)
 
