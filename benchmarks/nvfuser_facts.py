@@ -410,7 +410,6 @@ def signs_of_zero() -> str:
         sign(lambda fd, t: fd.ops.neg(fd.ops.neg(t))),
         sign(lambda fd, t: fd.ops.neg(fd.ops.abs(t))),
         sign(lambda fd, t: fd.ops.neg(fd.ops.mul(t, t))),
-        sign(lambda fd, t: fd.ops.mul(fd.ops.abs(t), -1.0)),
     ])  # fmt: skip
 
 
