@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -21,6 +22,21 @@ def case(target: str, signature: Signature | None) -> Case:
 
 def test_the_page_is_current() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(Store()), "run: python -m corpus.findings"
+
+
+def test_each_finding_has_a_note_and_at_most_four_statements() -> None:
+    cases = [case for _, case in Store().cases() if isinstance(case, Case) and is_finding(case)]
+    assert cases
+    assert [case.digest for case in cases if not case.note or len(case.program.calls) > 4] == []
+
+
+def test_what_the_page_of_reports_says_was_met_is_a_finding() -> None:
+    page = DOCUMENT.with_name("reports.md").read_text(encoding="utf-8")
+    met = [row for row in page.splitlines() if "yes" in row]
+    names = re.findall(r"`((?:aot|inductor|functionalize)-[^`]+)`", "\n".join(met))
+    findings = [path.name for path, case in Store().cases() if isinstance(case, Case) and is_finding(case)]
+    assert len(met) >= 15
+    assert [name for name in names if not any(file.startswith(name) for file in findings)] == []
 
 
 def test_only_bugs_of_other_compilers_are_findings() -> None:
