@@ -31,7 +31,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
     as `transpose_` does; `metadata_of_inputs`: also those of an input, other than by assigning to its `data`. `gradients`:
     inputs may require grad. `rooted_inputs`: also such as are no leaves, but views of what the caller computed. `retained_graphs`:
-    the caller may go backward several times. `written_results`: it may write to inputs and outputs before it goes backward.
+    the caller may go backward several times. `written_results`: it may write to inputs and outputs before it goes backward, and
+    what eager refuses because the backward pass needs what was written is refused.
     `none_gradients`: the gradient of a leaf that nothing flows to is None, and not zeros.
     """
 

@@ -212,8 +212,15 @@ class _Trial:
             found = []
         elif not found:
             result = followed(result, subject.backward, self.limit, self.state, like=eager)
-            none = self.compiler.limits.none_gradients
-            found = compare_backward(eager, result, mixed=way.mixed, close=close, none_gradients=none)
+            limits = self.compiler.limits
+            found = compare_backward(
+                eager,
+                result,
+                mixed=way.mixed,
+                close=close,
+                none_gradients=limits.none_gradients,
+                refusing=limits.written_results,
+            )
         refused = _refusal(self.compiler, subject, _raised(result))
         unstable = self._unstable(k, eager, close, differs=bool(found)) if refused is None else None
         found = found if refused is None and unstable is None else []

@@ -95,11 +95,12 @@ def compare_backward(
     mixed: Collection[int] = (),
     close: Close | None = None,
     none_gradients: bool = True,
+    refusing: bool = True,
 ) -> list[Mismatch]:
     """The differences in what two runs that did alike up to then left of autograd, and of memory afterwards.
 
     Gradients are compared where the caller went backward from the same results. Without `none_gradients`, zeros may stand for
-    a gradient that is None. For the rest see `compare`.
+    a gradient that is None; unless `refusing`, there may be gradients where eager refuses to go backward. For the rest see `compare`.
     """
     one, other = eager.passed, compiled.passed
     if one is None or other is None:
@@ -111,6 +112,7 @@ def compare_backward(
     ]
     if one.roots == other.roots:
         errors = list(_raised("backward-", "going backward", one.error, other.error))
+        errors = errors if refusing or other.error is not None else []
         found += [*errors, *_changes(eager, compiled)]
         if one.error is None and not errors:
             found += _gradients(eager, compiled, close, none=none_gradients)

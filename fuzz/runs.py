@@ -82,7 +82,7 @@ def _differing(before: Sequence[Any], now: Sequence[Any]) -> tuple[int, ...]:
 
 def _versions(memory: Memory) -> list[int]:
     """The version counters of the inputs, which autograd goes by."""
-    return [tensor._version for tensor in memory.tensors] if memory.leaves else []  # noqa: SLF001 (no public way)
+    return [tensor._version for tensor in memory.tensors] if memory.leaves else []
 
 
 def _layout(memory: Memory) -> list[tuple[Any, ...]]:
