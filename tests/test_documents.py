@@ -194,9 +194,11 @@ def test_a_picture_is_what_the_command_above_it_makes(case: str, file: str, monk
     assert svg(picture, path.stem) == (ROOT / file).read_text(encoding="utf-8")
 
 
-def test_every_picture_is_made_by_a_command() -> None:
+def test_every_picture_is_made_by_a_command_or_a_benchmark() -> None:
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "pictures").iterdir()}
-    assert files == {parameter.values[1] for parameter in PICTURES}
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py")]
+    drawn = {file for text in texts for file in re.findall(r"--svg (docs/\S+\.svg)", text)}
+    assert files == {parameter.values[1] for parameter in PICTURES} | drawn
 
 
 def test_blocks_are_found_with_what_is_said_of_them() -> None:

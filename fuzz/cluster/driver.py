@@ -37,7 +37,8 @@ from fuzz.summary import closing_lines
 
 LOCAL = "local"
 CLUSTER = "cluster.json"
-_BETWEEN_KEEPS = 10.0  # seconds
+_BETWEEN_REPORTS, _REPORTS = 10.0, 25  # seconds; reports a second
+_BETWEEN_KEEPS = 10.0
 _BETWEEN_LINES = 10.0
 _WAIT = 90.0  # seconds after the end for workers that still shrink
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -117,13 +118,18 @@ def _prepare(options: Options, cluster: Cluster, *, resume: bool) -> State:
     else:
         arms = tuple((name, profile) for name in options.targets for profile in fitting(targets.get(name).limits))
         known = frozenset(signature.digest for signature in known_signatures(store))
-        interval = min(max(5.0, cluster.workers / 100), options.budget / 10)
         turn = min(max(5.0, options.budget / 20), 60.0)
-        setup = Setup(options, cluster.workers, arms, known, cluster.redis, turn, interval, options.batches)
+        pause = interval(cluster.workers, options.budget)
+        setup = Setup(options, cluster.workers, arms, known, cluster.redis, turn, pause, options.batches)
         state = State.of(setup, flags)
     record.begin(options)
     write_whole(Path(options.folder, CLUSTER), msgspec.json.encode(cluster).decode() + "\n")
     return state
+
+
+def interval(workers: int, budget: float) -> float:
+    """Seconds between two reports of a worker. All together send at most `_REPORTS` a second: a call costs Ray a millisecond or two."""
+    return min(max(_BETWEEN_REPORTS, workers / _REPORTS), budget / 10)
 
 
 @contextmanager
