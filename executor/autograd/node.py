@@ -64,7 +64,7 @@ class _Call:
     def forward(self) -> tuple[torch.Tensor, ...]:
         """Runs the forward program; the targets."""
         pair = self._pair
-        with torch.no_grad():
+        with torch.enable_grad():  # which some operators ask for; nothing here requires grad
             made = pair.forward.run(self._inputs)
         self._inputs = []
         count = len(pair.skeleton.anchors)
