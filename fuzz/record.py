@@ -91,9 +91,10 @@ class ArmRecord(msgspec.Struct, kw_only=True):
 class ClusterRecord(msgspec.Struct, kw_only=True):
     """A campaign on many machines: workers by node, how often workers and the coordinator began anew, and the arms.
 
-    `notes` say, by worker, what kept it from working at last. `lost` counts failures beyond those that are kept.
+    `address` is that of Ray, or "local". `notes` say, by worker, what kept it from working at last. `lost` counts failures beyond those that are kept.
     """
 
+    address: str
     nodes: dict[str, int]
     restarts: int
     coordinator_restarts: int

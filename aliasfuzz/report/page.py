@@ -128,6 +128,7 @@ def _commands(record: Record) -> list[str]:
         return record.rerun or [f"aliasfuzz run --seed {record.seed:#x}"]
     parts = [part for name in options.targets for part in ("--target", name)]
     parts += ["--seed", f"{options.seed:#x}", "--budget", f"{options.budget:g}s", "--workers", str(options.shard_count)]
+    parts += ["--ray", record.cluster.address] if record.cluster is not None else []
     parts += ["--shrink-budget", f"{options.shrink:g}s"] if options.shrink != SHRINK_SECONDS else []
     parts += [] if options.exact else ["--float"]
     parts += [] if options.flags == str(FLAGS) else ["--flags", options.flags or NO_FLAGS]

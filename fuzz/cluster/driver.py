@@ -271,7 +271,7 @@ class _Driver:
                     failed.append(f"{error}\n{found.text}\n{found.listing}")
         made = summary(state, self._paths)
         code = made.exit_code if how != "interrupted" else 2
-        kept = recorded(state, self._options, made, code, how)
+        kept = recorded(state, self._cluster.address, made, code, how)
         try:
             record.save(kept, Path(self._options.folder, record.SUMMARY))
         except JournalError as error:

@@ -83,8 +83,9 @@ def again(options: Options, target: str, worker: int) -> str:
     return command(options, target, Address(worker, 0))
 
 
-def recorded(state: State, options: Options, found: Summary, exit_code: int, how: record.State) -> Record:
-    """The record of a campaign, from its state and summary."""
+def recorded(state: State, address: str, found: Summary, exit_code: int, how: record.State) -> Record:
+    """The record of a campaign at an address of Ray, from its state and summary."""
+    options = state.setup.options
     made = record.record(options, found, exit_code, how)
     arms = [
         ArmRecord(target=target, profile=profile, turns=arm.turns, yields=arm.yields)
@@ -92,6 +93,7 @@ def recorded(state: State, options: Options, found: Summary, exit_code: int, how
     ]
     seats = state.seats[: state.setup.workers]
     cluster = ClusterRecord(
+        address=address,
         nodes=dict(Counter(seat.node for seat in seats if seat.node)),
         restarts=sum(max(seat.incarnation - 1, 0) for seat in seats),
         coordinator_restarts=state.restarts,
