@@ -12,10 +12,12 @@ from aliasfuzz import commands, report
 from executor import targets
 from executor.limits import Limits
 from fuzz.cluster import driver
+from fuzz.cluster.actors import begun
 from fuzz.cluster.driver import Cluster, RayError, campaign, environment, interval, line, resumed, shares
 from fuzz.cluster.merged import again, recorded, summary
 from fuzz.cluster.messages import Begin, Hello, Place, packed, unpacked
 from fuzz.cluster.profiles import PROFILES, WHOLE, fitting
+from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.state import State
 from fuzz.coverage import Coverage
 from fuzz.options import UsageError
@@ -141,12 +143,29 @@ def test_a_state_that_is_not_the_campaigns_is_refused(tmp_path: Path) -> None:
     Center(state.setup, driver.place(chosen, cluster)).coordinator.close()
     with pytest.raises(UsageError, match="another campaign's state"):
         driver._prepare(chosen, cluster, resume=False)
+    with pytest.raises(UsageError, match="cannot hold the campaign's state"):
+        driver._prepare(chosen, Cluster(address="local", workers=2, state="nowhere://x"), resume=False)
     again_options, again_cluster = resumed(Path(chosen.folder), "auto", 3, 100.0)
     assert (again_options.budget, again_cluster.workers, again_cluster.address) == (100.0, 3, "auto")
     again_state = driver._prepare(again_options, again_cluster, resume=True)
     assert len(again_state.seats) == again_state.setup.workers == 3
     with pytest.raises(UsageError, match="no folder of a campaign on Ray"):
         resumed(tmp_path, "", 0, 0.0)
+
+
+def test_a_coordinator_waits_for_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[float]()
+    load = Snapshots.load
+
+    def away(self: Snapshots) -> tuple[int, bytes] | None:
+        if len(waited) < 3:
+            raise ConnectionError("unreachable")
+        return load(self)
+
+    monkeypatch.setattr(Snapshots, "load", away)
+    made = begun(setup(tmp_path), (), str(tmp_path / "state"), waited.append)
+    assert len(waited) == 3
+    assert made.state.seats
 
 
 @pytest.mark.parametrize(

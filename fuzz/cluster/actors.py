@@ -5,8 +5,11 @@ The classes here are plain; `coordinator` and `worker` make actors of them. Ray 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,13 @@ import msgspec
 from corpus.flags import Flag
 from fuzz.cluster.coordinator import Coordinator
 from fuzz.cluster.examples import connect
+from fuzz.cluster.killed import clear
 from fuzz.cluster.messages import Ask, Hello, Report, Setup, packed, unpacked
 from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.worker import Worker
 
 PATIENCE = 5.0  # seconds for which a worker waits for a lease
+_TRIES, _BETWEEN_TRIES = 120, 5.0  # to read the store of the state; seconds
 _MORE = {"max_restarts": -1, "max_task_retries": -1}
 
 
@@ -27,7 +32,7 @@ class CoordinatorShell:
     """A coordinator, whose messages are bytes. After a restart it is the one that was saved last."""
 
     def __init__(self, setup: bytes, flags: bytes, url: str) -> None:
-        self._inner = Coordinator.begin(unpacked(setup, Setup), unpacked(flags, tuple[Flag, ...]), Snapshots(url))
+        self._inner = begun(unpacked(setup, Setup), unpacked(flags, tuple[Flag, ...]), url)
 
     def hello(self, data: bytes) -> bytes:
         """See `Coordinator.hello`."""
@@ -64,6 +69,15 @@ class CoordinatorShell:
     def cost(self) -> tuple[int, float]:
         """The process that this is, and the seconds of processor time that it has taken."""
         return os.getpid(), sum(os.times()[:2])
+
+
+def begun(setup: Setup, flags: tuple[Flag, ...], url: str, sleep: Callable[[float], None] = time.sleep) -> Coordinator:
+    """A coordinator, once its store can be read: Ray gives up an actor that cannot be made. Raises `OSError` if that takes too long."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):
+            return Coordinator.begin(setup, flags, Snapshots(url))
+        sleep(_BETWEEN_TRIES)
+    return Coordinator.begin(setup, flags, Snapshots(url))
 
 
 class RayLink:
@@ -127,8 +141,10 @@ class WorkerShell:
 
         node = f"{os.uname().nodename} {ray.get_runtime_context().get_node_id()[:8]}"
         link = RayLink(ray.get_actor(called(self._campaign)))
-        while Worker(self._number, link, scratch(self._campaign), node, examples=connect).run():
+        folder = scratch(self._campaign)
+        while Worker(self._number, link, folder, node, examples=connect).run():
             pass
+        clear(folder, self._number)
 
     def process(self) -> int:
         """The process that this is."""

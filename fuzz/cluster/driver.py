@@ -100,12 +100,20 @@ def place(options: Options, cluster: Cluster) -> str:
     return cluster.state or str(Path(options.folder, "coordinator").absolute())
 
 
+def _saved(url: str) -> tuple[Snapshots, tuple[int, bytes] | None]:
+    """The snapshots at a URL, and the last of them. Raises `UsageError` if nothing can be there."""
+    try:
+        snapshots = Snapshots(url)
+        return snapshots, snapshots.load()
+    except (OSError, ImportError, ValueError) as error:
+        raise UsageError(f"{url} cannot hold the campaign's state: {error}; name another place by --state") from error
+
+
 def _prepare(options: Options, cluster: Cluster, *, resume: bool) -> State:
     """The state from which the coordinator begins; what was asked for is written to the run's folder."""
     store = Store(options.corpus or findings_folder())
     flags = read_flags(Path(options.flags)) if options.flags else ()
-    snapshots = Snapshots(place(options, cluster))
-    saved = snapshots.load()
+    snapshots, saved = _saved(place(options, cluster))
     if saved is not None and not resume:
         raise UsageError(f"{place(options, cluster)} holds another campaign's state; name another place by --state")
     if saved is None and resume:
@@ -143,9 +151,9 @@ def _ray(cluster: Cluster) -> Iterator[Any]:
         yield ray
         return
     local = cluster.address == LOCAL
-    where = {"num_cpus": max(cluster.workers, os.cpu_count() or 1)} if local else {"address": cluster.address}
+    more = {"num_cpus": max(cluster.workers, os.cpu_count() or 1)} if local else {}
     try:
-        ray.init(**where, runtime_env=environment(local=local), include_dashboard=False, log_to_driver=False,
+        ray.init(cluster.address, **more, runtime_env=environment(local=local), include_dashboard=False, log_to_driver=False,
                  logging_level="ERROR")  # fmt: skip
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RayError(f"Ray cannot be reached at {cluster.address}: {error}") from error
@@ -329,7 +337,7 @@ def resumed(folder: Path, address: str, workers: int, more: float) -> tuple[Opti
         raise UsageError(f"{folder} is no folder of a campaign on Ray: {error}") from error
     cluster = msgspec.structs.replace(cluster, address=address or cluster.address, workers=workers or cluster.workers)
     options = replace(asked.options, folder=str(folder))  # it may have been moved
-    saved = Snapshots(place(options, cluster)).load()
+    _, saved = _saved(place(options, cluster))
     if saved is None:
         raise UsageError(f"{place(options, cluster)} holds no campaign to go on with")
     used = _decode(saved[1]).used

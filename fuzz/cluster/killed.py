@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,14 @@ def killed(scratch: Path) -> list[Killed]:
                 Killed(left.shard, Place(*left.place), Found(case, text, printing.listing(left.program), ""), journal)
             )
     return found
+
+
+def clear(scratch: Path, worker: int) -> None:
+    """Deletes what a worker that is done has left in a folder, and the folder if it was the last there."""
+    for path in scratch.glob(f"*-{worker}.*"):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # others are at work there
+        scratch.rmdir()
 
 
 def forget(left: list[Killed]) -> None:
