@@ -281,6 +281,14 @@ def test_functionalize_refuses_a_write_through_as_strided_of_a_view() -> None:
     assert "where view 1 was an as_strided() call" in str(target.refusal(error.value))
 
 
+def test_functionalize_refuses_to_resize_a_view_to_a_larger_size() -> None:
+    target = targets.get("functionalize")
+    tensors = [torch.zeros(3)]
+    with pytest.raises(RuntimeError) as error:
+        target.compile(lambda a: a[1:].resize_(9).add_(1), tensors)(*tensors)
+    assert target.refusal(error.value) == "Attempted to resize a view tensor to a larger size"
+
+
 @pytest.mark.thunder
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "complex64", "uint16"])
 def test_thunder_takes_the_dtypes_that_it_has(dtype: str) -> None:

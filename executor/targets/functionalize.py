@@ -12,7 +12,8 @@ promise, and they are the limits here, besides that a function has to return ten
 
 In-place operators that are aliases or compounds of others (`square_` is `pow_`) are refused in words: "We only support
 functionalizing operators whose outputs do not have alias annotations". A traced program holds what they are made of.
-So is a write through `as_strided` of a view, which "is non-compositional, and therefore is not possible to functionalize".
+So is a write through `as_strided` of a view, which "is non-compositional, and therefore is not possible to functionalize", and
+`resize_` of a view to a larger size, which "is not allowed in the functionalization pass".
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ _BANNED = frozenset({
     "aten.negative_.default", "aten.square_.default", "aten.subtract_.Scalar", "aten.subtract_.Tensor",
     "aten.true_divide_.Scalar", "aten.true_divide_.Tensor",
 })  # fmt: skip
-_REFUSED = ("Found a custom (non-ATen) operator", "as_strided() is non-compositional")
+_REFUSED = (
+    "Found a custom (non-ATen) operator",
+    "as_strided() is non-compositional",
+    "Attempted to resize a view tensor to a larger size",
+)
 
 
 class Functionalize(Target):
