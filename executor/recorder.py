@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
 
-from executor.args import Arg, Ref, Tuple, to_arg
+from executor.args import Arg, List, Ref, Tuple, to_arg
 from executor.errors import TraceError
 from executor.interpreter import returned
 from executor.memory import literal, value_of
@@ -109,7 +110,8 @@ class Recorder:
     def ref(self, tensor: torch.Tensor) -> Ref:
         """The reference to a tensor that this program made or was given.
 
-        Autograd makes tensor objects of its own for what it kept: such a one is the value that lies as it does.
+        Autograd makes tensor objects of its own: for what it kept, and where it makes a view of a base anew. Such a one is the
+        value that lies as it does, or a new view.
         """
         if id(tensor) not in self._index:
             if tensor.untyped_storage()._cdata in self._homes:
@@ -147,10 +149,19 @@ class Recorder:
 
     def _like(self, tensor: torch.Tensor) -> int:
         geometry = value_of(tensor, self._home(tensor))
-        for index in range(len(self.values) - 1, -1, -1):
-            if self.values[index] == geometry:
-                return index
-        raise TraceError("a tensor that no operator made lies on the memory of another one")
+        near = [i for i, value in enumerate(self.values) if value.storage == geometry.storage]
+        same = next((i for i in reversed(near) if self.values[i] == geometry), None)
+        if same is not None:
+            return same
+        kind = (geometry.dtype, geometry.conj, geometry.neg)
+        base = next((i for i in near if (self.values[i].dtype, self.values[i].conj, self.values[i].neg) == kind), None)
+        if base is None:
+            raise TraceError("a tensor that no operator made lies, as another dtype, on the memory of another one")
+        sizes, strides = List(geometry.shape), List(geometry.strides)
+        self.calls.append(Call("aten.as_strided.default", (Ref(base), sizes, strides, geometry.offset)))
+        index = self._add(tensor)
+        self.calls[-1] = msgspec.structs.replace(self.calls[-1], results=(index,))
+        return index
 
     def _home(self, tensor: torch.Tensor) -> int:
         return self._homes[tensor.untyped_storage()._cdata]

@@ -170,6 +170,11 @@ class _Functions(TorchFunctionMode):
                 f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
                 "a program cannot depend on data"
             )
+        if func in _GRADIENTS:
+            raise TraceError(
+                f"the function reads or sets a tensor's `grad` at {_at(_source())}, which is not supported: pass the "
+                "gradient as an argument"
+            )
         if func == _SET_DATA:  # each access makes a wrapper of its own
             return self.tracer.record(resolve(SET_DATA), args, {})
         before, self.running, self.name = self.running, object(), getattr(func, "__name__", "")
@@ -207,6 +212,7 @@ def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None
         raise TraceError(f"{name} at {_at(source)} takes a storage, which is not supported; use set_ with a tensor")
 
 
+_GRADIENTS = (torch.Tensor.grad.__get__, torch.Tensor.grad.__set__)  # type: ignore[attr-defined]
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 

@@ -294,6 +294,23 @@ def test_a_leaf_made_inside_is_refused() -> None:
         jit(lambda a: a.detach().requires_grad_())(leaf(3))
 
 
+def test_gradients_of_arguments_are_no_business_of_the_function() -> None:
+    a = leaf(3)
+    with pytest.raises(TraceError, match=r"reads or sets a tensor's `grad` at .*test_gradients_backward.py:\d+"):
+        jit(lambda a: a * 2 if a.grad is None else a)(a)
+    with pytest.raises(TraceError, match="adds to the gradient of an argument"):
+        jit(lambda a: (a * a).sum().backward())(a)
+    assert a.grad is None
+
+
+def test_a_function_may_go_backward_itself() -> None:
+    def fn(a: torch.Tensor) -> Any:
+        (gradient,) = torch.autograd.grad((a * a).sum(), a)
+        return gradient * a, a.detach().sub_(gradient)
+
+    check(fn, leaves((4,)))
+
+
 def test_views_as_another_dtype_are_refused() -> None:
     base = torch.ones(2, dtype=torch.complex64, requires_grad=True) * 2
     with pytest.raises(ArgumentError, match="is a view of a tensor of dtype"):

@@ -60,7 +60,15 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> Any:
     return a.sum() + b, b * 2
 
 
+def complex_window() -> Made:
+    """A leaf, and the second of two complex numbers."""
+    a = leaf(start=3)
+    return [a, torch.arange(1.0, 3.0).to(torch.complex64)[1]], [a]
+
+
 FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
+    # The history of c is made anew from the base of b, which is no argument.
+    (lambda a, b: (c := b.conj(), b.add_(a), c + a)[1:], complex_window),
     (lambda a: a * 3, leaves((4,))),
     (lambda a: (a * 3, a, a.detach(), a.sum(), torch.ones(2)), leaves((2, 2))),
     (lambda a, b: (a * b, (a > b)), leaves((4,), (4,))),

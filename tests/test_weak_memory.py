@@ -180,3 +180,15 @@ def test_tags_see_bytes_through_other_dtypes() -> None:
     other, _ = in_program_order(out_of_place(trace(lambda x: x * 2, torch.zeros(2))), Interner())
     assert len(outputs[0]) == len(other[0]) == 2
     assert len(set(storages[0])) == 8
+
+
+def test_what_looks_at_the_shape_of_a_sum_does_not_wait_for_it() -> None:
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        b = torch.ones_like(a.sum()).expand(4) * a * 2
+        a.sub_(b)
+        return b
+
+    program = trace(fn, torch.arange(2.0, 6.0))
+    for seed in SEEDS:
+        run = compile_program(program, WeakMemory(seed, early=1.0)).run
+        assert meaning(program, run) == meaning(program)

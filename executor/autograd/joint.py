@@ -86,7 +86,7 @@ class Joint(Recording):
             self.recorder.input(tensor, Storage(tensor.untyped_storage().nbytes(), Iota(dtype_name(tensor.dtype))))
         self.given = len(self.copies.tensors)
         self.entry = [tensor._version for tensor in self.copies.tensors]
-        self.levels: list[int] = []
+        self.levels: dict[int, int] = {}
         self.rebased: list[int] = []
         self._histories: dict[int, int] = {}
         self._versions: list[int] = []  # of what autograd keeps, when it was kept
@@ -108,6 +108,11 @@ class Joint(Recording):
             for device, dtype in self.template.autocast:
                 ambient.enter_context(torch.autocast(device, dtype))
             out = self.watching(args, kwargs)
+        if any(root.grad is not None for root in self.copies.roots):
+            raise TraceError(
+                "the function goes backward and adds to the gradient of an argument, which is not supported: use "
+                "torch.autograd.grad, and return what it gives"
+            )
         self.forward = range(len(self.recorder.calls))
         self._makers = {v: i for i in reversed(self.forward) for v in self.recorder.calls[i].results}
         for k in range(len(self.copies.tensors)):
@@ -132,11 +137,14 @@ class Joint(Recording):
     def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See `Recording.record`."""
         first = next(iter(flatten(args)), None)
-        self.levels.append(0 if first is None else first._version)
-        if first is not None and torch.is_grad_enabled() and facts(op_name(op)).written:
-            self._note_history(args, len(self.recorder.calls))
+        level, written = 0 if first is None else first._version, facts(op_name(op)).written
+        carried = bool(written) and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in flatten(args))
         out = super().record(op, args, kwargs)
-        if op_name(op).startswith("aten._foreach_") and facts(op_name(op)).written:
+        call = len(self.recorder.calls) - 1
+        self.levels[call] = level
+        if carried:
+            self._histories.update((id(base_of(target)), call) for target in flatten(args[:1]))
+        if op_name(op).startswith("aten._foreach_") and written:
             # In eager each member's own operator counts this write, but none of those is reached under the mode.
             torch.autograd.graph.increment_version(args[0])
         return out
@@ -149,12 +157,6 @@ class Joint(Recording):
         """Whether a call only computes addresses on the memory of its operand."""
         found = self.recorder.calls[call]
         return bool(operand_list(found)) and access(self.recorder.values, found).address
-
-    def _note_history(self, args: Sequence[Any], call: int) -> None:
-        tensors = [tensor for tensor in pytree.tree_leaves(args) if isinstance(tensor, torch.Tensor)]
-        if any(tensor.requires_grad for tensor in tensors):
-            for target in args[0] if isinstance(args[0], list | tuple) else (args[0],):
-                self._histories[id(base_of(target))] = call
 
     def changed_history(self, base: torch.Tensor) -> int:
         """The last call that gave this base a history; the number of all calls if that is not known."""

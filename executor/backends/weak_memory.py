@@ -196,10 +196,11 @@ def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, Moves], 
 
 def _waiting(region: Region) -> set[int]:
     """The outputs that wait for a reduction, and that the kernel does not store itself."""
-    found: set[int] = set()
+    waiting: set[int] = set()  # storages; to look at a value's shape is not to wait for it
     values = region.program.values
     for call in region.calls:
-        reduces = crosses(call, values) and not access(values, call).address
-        if reduces or not found.isdisjoint(operand_list(call)):
-            found.update(call.results)
-    return found.intersection(region.outputs).difference(value for _, value in region.early)
+        what = access(values, call)
+        if (crosses(call, values) and not what.address) or any(values[v].storage in waiting for v in what.reads):
+            waiting.update(values[v].storage for v in call.results)
+    early = {value for _, value in region.early}
+    return {v for v in region.outputs if values[v].storage in waiting and v not in early}
