@@ -212,7 +212,8 @@ def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None
         raise TraceError(f"{name} at {_at(source)} takes a storage, which is not supported; use set_ with a tensor")
 
 
-_GRADIENTS = (torch.Tensor.grad.__get__, torch.Tensor.grad.__set__)  # type: ignore[attr-defined]
+_GRAD: Any = torch.Tensor.grad
+_GRADIENTS = (_GRAD.__get__, _GRAD.__set__)
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
