@@ -210,9 +210,19 @@ def _geometry(call: Call, operands: Sequence[int], values: list[Value]) -> tuple
 
 @lru_cache(maxsize=4096)
 def _infer(call: Call, operands: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Runs the operator on tensors laid out like its operands: zeros, so that whatever indexes stays in range."""
+    """Runs the operator on tensors laid out like its operands: zeros, so that whatever indexes stays in range.
+
+    Where there are many elements, or the operator refuses zeros, it runs on tensors without contents.
+    """
     real = sum(max(value.end, 1) for value in operands) <= 8 * _REAL
-    tensors = [_tensor(value, "cpu" if real else "meta") for value in operands]
+    try:
+        return _run_on(call, operands, "cpu" if real else "meta")
+    except RuntimeError:  # no whole number is divided through 0
+        return _run_on(call, operands, "meta")
+
+
+def _run_on(call: Call, operands: tuple[Value, ...], device: str) -> tuple[Value, ...]:
+    tensors = [_tensor(value, device) for value in operands]
     kwargs = {name: to_python(arg, tensors) for name, arg in call.kwargs if name != "device"}
     results = flatten(resolve(call.op)(*[to_python(arg, tensors) for arg in call.args], **kwargs))
     home = tensors[0].untyped_storage()._cdata if tensors else None

@@ -185,7 +185,7 @@ class Recorder:
 
 def _check_change(name: str, args: Sequence[Any]) -> None:
     """Raises `TraceError` for a call that would make a storage longer, which has one size, or read one as another dtype."""
-    if name == "aten.set_.source_Tensor" and args[0].dtype is not args[1].dtype:
+    if name.startswith("aten.set_.source_Tensor") and args[0].dtype is not args[1].dtype:
         raise TraceError("it sets a tensor to one of another dtype, which is not supported")
     if name.startswith("aten.resize_"):
         tensor, size = args[0], args[1]

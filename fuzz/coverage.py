@@ -97,7 +97,7 @@ class Counts:
     def _look(self, program: Program) -> None:
         self._looked_at += 1
         found = list(hazards(program))
-        pairs = [_lie(program.values[a], program.values[b]) for a, b in combinations(program.inputs, 2)]
+        pairs = [lie(program.values[a], program.values[b]) for a, b in combinations(program.inputs, 2)]
         self._inputs.update(pairs)
         self._dependences.update([f"{hazard.kind}, {hazard.relation}" for hazard in found])
         self._features.update(_of_memory(program, found, pairs))
@@ -118,8 +118,8 @@ class Counts:
         return taken
 
 
-def _lie(a: Value, b: Value) -> str:
-    """How two inputs lie; one of them is contained in the other if either is."""
+def lie(a: Value, b: Value) -> str:
+    """How two inputs lie, in words; one of them is contained in the other if either is."""
     found = relation(a, b)
     return APART if found == "none" else relation(b, a) if found == "partial" else found
 
@@ -145,7 +145,9 @@ def of_compilation(compilation: Compilation) -> Iterator[str]:
     if any(isinstance(step, Region) and _computing(step) > 1 for step in compilation.steps):
         yield FUSION
     calls = {trace.name: len(trace.calls) for trace in compilation.traces}
-    if calls.get("blend", 0) > calls.get("hoist", calls.get("forward", 0)):  # a blend computes what a read of memory was
+    if calls.get("blend", 0) > calls.get(
+        "hoist", calls.get("forward", 0)
+    ):  # a blend computes what a read of memory was
         yield BLEND
 
 

@@ -10,13 +10,16 @@ import torch
 from executor.limits import Limits
 from fuzz.coverage import APART, OF_COMPILATION, OF_MEMORY, OVERLAPPING, SHARED, Coverage
 from fuzz.hazards import KINDS, RELATIONS
-from strategies import indexed, lists, metadata, moves, pointwise, reductions, smooth, views
+from strategies import combined, indexed, lists, metadata, moves, pointwise, reductions, smooth, views
 from strategies.dtypes import KNOWN, kind
+from strategies.exact import FURTHER
 from strategies.pointwise import Pointwise
+from strategies.spellings import FURTHER_VIEWS
 
-_SHAPES = ((), (1,), (2,), (2, 2), (1, 2))  # one of them fits each operator that some tensor fits
+_SHAPES = ((), (1,), (2,), (2, 2), (1, 2), (2, 2, 2))  # one of them fits each operator that some tensor fits
+_VIEWS = views.VIEWS + views.MORE_VIEWS + FURTHER_VIEWS
 # Operators that read whole numbers as indices, or truth values as a mask.
-_INDEXING = ("index_", "scatter_", "gather", "index_select", "index.")
+_INDEXING = ("index_", "put_", "scatter_", "gather", "index_select", "index.")
 _MASKING = ("masked_", "where")
 
 
@@ -25,11 +28,12 @@ def families(limits: Limits, *, exact: bool) -> dict[str, tuple[str, ...]]:
     limits = limits if exact else smooth.within(limits)
     dtypes = [dtype for dtype, name in KNOWN.items() if limits.takes_dtype(name)]
     tables = {
-        "views": [view.op for view in views.VIEWS + views.MORE_VIEWS if _fits(view.fits, dtypes)],
+        "views": [view.op for view in _VIEWS if _fits(view.fits, dtypes)],
         "in place": [op.inplace for op in _pointwise(dtypes, exact=exact)],
         "out of place": [op.pure for op in _pointwise(dtypes, exact=exact)],
         "out=": [pointwise.out_name(op) for op in pointwise.OUTS],
         "indexed and masked writes": [indexed.INDEX, *(write.op for write in indexed.WRITES)],
+        "combined writes": [write.op for write in combined.WRITES] if exact else [],
         "lists": [write.op for write in lists.WRITES],
         "metadata": [change.op for change in metadata.CHANGES] if limits.metadata_mutation else [],
         "moves": [move.op for move in moves.MOVES if _fits(move.fits, dtypes)],
@@ -68,7 +72,7 @@ def never(limits: Limits, coverage: Coverage, *, exact: bool) -> dict[str, tuple
 
 def _pointwise(dtypes: Iterable[torch.dtype], *, exact: bool) -> list[Pointwise]:
     kinds = {kind(dtype) for dtype in dtypes}
-    table = pointwise.OPERATORS + pointwise.MORE_OPERATORS + (() if exact else smooth.OPERATORS)
+    table = pointwise.OPERATORS + pointwise.MORE_OPERATORS + (FURTHER if exact else smooth.OPERATORS)
     return [op for op in table if not kinds.isdisjoint(op.kinds)]
 
 

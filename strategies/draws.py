@@ -7,6 +7,7 @@ shrinks each byte towards 0, and so a choice towards the head of its list; a sta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -23,6 +24,11 @@ class Draw:
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self._draw = draw
         self._left: list[int] = []
+
+    @classmethod
+    def uniform(cls, random: Random) -> Draw:
+        """Choices that are all drawn uniformly, without Hypothesis."""
+        return cls(lambda _: random.randbytes(_SIZE))
 
     def begin(self) -> None:
         """Begins a statement: its choices are drawn together, and do not depend on how many the last one took."""

@@ -6,7 +6,7 @@ values are added or equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,19 +23,28 @@ INDEX = "aten.arange.default"  # of the first rows, where nothing in scope index
 
 
 class IndexedWrite(NamedTuple):
-    """One operator, and how the arguments after its target are drawn, with the range of what it writes; None if none fits."""
+    """One operator, and how the arguments after its target are drawn, with the range of what it writes; None if none fits.
+
+    `keywords` are its keyword arguments.
+    """
 
     op: str
     arguments: Callable[[Draw, Scope, int], Drawn]
+    keywords: tuple[tuple[str, str], ...] = ()
 
 
 def draw_indexed(draw: Draw, scope: Scope, target: int) -> list[int]:
     """A write of a part of the target that an index or a mask names. Returns the value written."""
-    write = choice(draw, [write for write in WRITES if scope.takes(write.op)] or [_NONE])
+    return draw_of(draw, scope, target, WRITES)
+
+
+def draw_of(draw: Draw, scope: Scope, target: int, writes: Sequence[IndexedWrite]) -> list[int]:
+    """One of these writes of the target. Returns the value written."""
+    write = choice(draw, [write for write in writes if scope.takes(write.op)] or [_NONE])
     drawn = write.arguments(draw, scope, target)
     if drawn is None:
         return [target]
-    return scope.emit(write.op, scope.tensor(target), *drawn[0], range=drawn[1])
+    return scope.emit(write.op, scope.tensor(target), *drawn[0], range=drawn[1], **dict(write.keywords))
 
 
 def _masked_fill(draw: Draw, scope: Scope, target: int) -> Drawn:
@@ -134,6 +143,55 @@ def _scatter_value(draw: Draw, scope: Scope, target: int) -> Drawn:
     return [0, scope.tensor(place[1]), number], Range(number, number)
 
 
+def _put_flat(draw: Draw, scope: Scope, target: int) -> Drawn:
+    """Elements counted in row-major order, whatever the strides."""
+    tensor = scope.tensor(target)
+    accumulate = below(draw, 2) == 1 and kind(tensor.dtype) != "b"
+    places = [
+        i for i in indices(scope, tensor.numel())
+        if scope.apart(target, i) and scope.tensor(i).numel() and (accumulate or scope.distinct(i))
+    ]  # fmt: skip
+    if not places:
+        return None
+    place = choice(draw, places)
+    sources = [i for i in scope.alike(scope.tensor(place).shape, tensor.dtype) if scope.apart(target, i)]
+    if not sources:
+        return None
+    source = choice(draw, sources)
+    found = _accumulated(scope, target, source) if accumulate else scope.range(source)
+    return None if found is None else ([scope.tensor(place), scope.tensor(source), accumulate], found)
+
+
+def _scatter_reduce(draw: Draw, scope: Scope, target: int) -> Drawn:
+    """The largest of what comes to one place, so that their order means nothing."""
+    drawn = None if scope.tensor(target).is_complex() else _scatter_add(draw, scope, target)
+    return None if drawn is None else ([*drawn[0], "amax"], drawn[1])
+
+
+def _scatter_number(draw: Draw, scope: Scope, target: int) -> Drawn:
+    """Adds a number to the places that an index names, as often as it does."""
+    drawn = _scatter_value(draw, scope, target)
+    if drawn is None or not scope.exact(target) or kind(scope.tensor(target).dtype) in "bc":
+        return None
+    own, most = scope.range(target), 7 * drawn[0][1].numel()
+    found = Range(own.low, own.high + most)
+    return ([*drawn[0]], found) if found.within(EXACT[scope.tensor(target).dtype]) else None
+
+
+def _of_value(write: Callable[[Draw, Scope, int], Drawn]) -> Callable[[Draw, Scope, int], Drawn]:
+    """The same write of one element of a tensor instead of a number."""
+
+    def drawn(draw: Draw, scope: Scope, target: int) -> Drawn:
+        single = [i for i in scope.alike(torch.Size(), scope.tensor(target).dtype) if scope.apart(target, i)]
+        found = write(draw, scope, target) if single else None
+        if found is None:
+            return None
+        value = choice(draw, single)
+        return [*found[0][:-1], scope.tensor(value)], scope.range(value)
+
+    return drawn
+
+
 def _triangle(draw: Draw, scope: Scope, target: int) -> Drawn:
     return ([choice(draw, (0, 1, -1))], Range(0, 0)) if scope.tensor(target).ndim >= 2 else None
 
@@ -194,6 +252,11 @@ WRITES: tuple[IndexedWrite, ...] = (
     IndexedWrite("aten.scatter_.value", _scatter_value),
     IndexedWrite("aten.scatter_add_.default", _scatter_add),
     IndexedWrite("aten.masked_scatter_.default", _masked_scatter),
+    IndexedWrite("aten.masked_fill_.Tensor", _of_value(_masked_fill)),
+    IndexedWrite("aten.index_fill_.int_Tensor", _of_value(_index_fill)),
+    IndexedWrite("aten.put_.default", _put_flat),
+    IndexedWrite("aten.scatter_reduce_.two", _scatter_reduce),
+    IndexedWrite("aten.scatter_.value_reduce", _scatter_number, (("reduce", "add"),)),
     IndexedWrite("aten.tril_.default", _triangle),
     IndexedWrite("aten.triu_.default", _triangle),
 )

@@ -98,6 +98,25 @@ def _source(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
     return [] if _lazy(tensor) else [(other,) for other in sorted(fits, key=lambda other: other is tensor)]
 
 
+def _part_of_source(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    """One or two dimensions somewhere on the storage of another value, or its own, behind that value's first element."""
+    sources = [other for (other,) in _source(draw, scope, index) if other.is_contiguous() and _behind(scope, other)]
+    if not sources:
+        return []
+    source = choice(draw, sources)
+    shape, strides, offset = strided(draw, _behind(scope, source))
+    return [(source, offset, shape, strides)]
+
+
+def _behind(scope: Scope, tensor: torch.Tensor) -> int:
+    """Elements of the storage from the tensor's first one on."""
+    return max(_room(scope, scope.recorder.ref(tensor).index) - int(tensor.storage_offset()), 0)
+
+
+def _anywhere(_: Draw, __: Scope, ___: int) -> list[tuple[Any, ...]]:
+    return [()]
+
+
 def _data(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
     """What `_source` gives, or now and then tensors of any dtype."""
     found = _source(draw, scope, index)
@@ -150,6 +169,8 @@ CHANGES: tuple[Change, ...] = (
     Change("aten.as_strided_.default", _as_strided),
     Change("aten.resize_.default", _resize),
     Change("aten.set_.source_Tensor", _source),
+    Change("aten.set_.source_Tensor_storage_offset", _part_of_source),
+    Change("aten.set_.default", _anywhere),
     Change(SET_DATA, _data),
     Change("aten.squeeze_.default", _squeeze_all),
     Change("aten.squeeze_.dims", _squeeze_some),

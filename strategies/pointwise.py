@@ -17,7 +17,7 @@ from strategies.scope import Operand, Scope
 from strategies.views import LARGEST
 
 Ranged = Callable[[Range, Range], Range]
-_ZERO = Range(0, 0)
+_ZERO, _ONE = Range(0, 0), Range(1, 1)
 COPY = "aten.copy_.default"
 
 
@@ -37,7 +37,7 @@ class Pointwise(NamedTuple):
     scalars: tuple[int, ...] = ()
     binary: bool = False
     truth: bool = False
-    keywords: tuple[tuple[str, int], ...] = ()
+    keywords: tuple[tuple[str, int | str], ...] = ()
     moves: bool = False
 
 
@@ -216,7 +216,7 @@ def _stays(op: Pointwise, own: Range, limit: Range) -> bool:
     """Whether some result of the operator is within the limit."""
     if op.scalars:
         return any(op.range(own, Range(k, k)).within(limit) for k in op.scalars)
-    return op.range(own, _ZERO if op.binary else own).within(limit)
+    return any(op.range(own, second).within(limit) for second in ((_ZERO, _ONE) if op.binary else (own,)))
 
 
 def _emit(draw: Draw, scope: Scope, op: Pointwise, first: int, *, in_place: bool) -> list[int]:
@@ -225,11 +225,11 @@ def _emit(draw: Draw, scope: Scope, op: Pointwise, first: int, *, in_place: bool
     if name == "aten.clone.default":
         return scope.emit(name, tensor, range=own)
     if not (op.binary or op.scalars):
-        return scope.emit(name, tensor, range=op.range(own, own))
+        return scope.emit(name, tensor, range=op.range(own, own), **dict(op.keywords))
     if op.scalars:
         limit = EXACT[tensor.dtype]
         number = choice(draw, [k for k in op.scalars if op.range(own, Range(k, k)).within(limit)])
-        return scope.emit(name, tensor, number, range=op.range(own, Range(number, number)))
+        return scope.emit(name, tensor, number, range=op.range(own, Range(number, number)), **dict(op.keywords))
     operands = [i for i in range(scope.count) if _joins(scope, op, first, i, in_place=in_place)]
     if not operands:  # nothing fits, not even the value itself: a statement that always does
         name = "aten.zero_.default" if in_place else "aten.zeros_like.default"

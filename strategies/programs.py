@@ -8,6 +8,7 @@ them leaves a valid program; whether one more statement follows is drawn a step 
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,8 +17,10 @@ from executor.args import Arg, List, Ref, Tuple
 from executor.limits import EVERYTHING, Limits
 from executor.program import Param, Program
 from strategies import pointwise, smooth, views
+from strategies.combined import draw_combined
 from strategies.crossing import draw_crossing
 from strategies.draws import Draw, below, choice, more
+from strategies.exact import FURTHER
 from strategies.gradients import DTYPES, draw_detached, draw_required, opened, perhaps_without, with_backward
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
@@ -28,6 +31,7 @@ from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
 from strategies.refusals import draw_refused
 from strategies.scope import Scope
+from strategies.spellings import FURTHER_VIEWS
 from strategies.usage import draw_usage
 
 LONGEST = 14  # statements
@@ -37,9 +41,13 @@ _KINDS = (
 )  # fmt: skip
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
-    ("pattern", "pattern"), ("view+", "view+"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
+    ("pattern", "pattern"), ("view+", "view+", "view++"), ("write+", "pure+"), ("move", "move"), ("indexed", "indexed"),
     ("out",), ("lists",), ("usage", "usage"),
 )  # fmt: skip
+_EXACT = (
+    ("write++", "write++", "pure++"),
+    ("combined", "combined"),
+)  # steps, or not continuous; where results are exact
 _METADATA = (("metadata",) * 3,)  # where the compiler takes it
 _SMOOTH = ("smooth", "smooth_", "smooth", "smooth_")
 _NAMES = "abcd"
@@ -64,11 +72,16 @@ def programs(
     return _program(Draw(draw), limits, exact=exact, gradients=gradients)
 
 
+def drawn(random: Random, limits: Limits = EVERYTHING, *, exact: bool = True, gradients: bool = False) -> Program:
+    """One of the programs that `programs` draws, without Hypothesis: each choice is uniform, and nothing can shrink."""
+    return _program(Draw.uniform(random), limits, exact=exact, gradients=gradients)
+
+
 def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Program:
     limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
     rare = below(draw, 3) == 2
-    kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw, limits)
+    kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw, limits, exact=exact)
     stop = ("",) * -(-len(kinds) // _EACH_STOPS)
     inputs, twins = draw_inputs(draw, scope, rare=rare, first=DTYPES if gradients else ())
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
@@ -90,9 +103,9 @@ def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Pro
     return program if given is None else with_backward(draw, program, given, limits)
 
 
-def _swarm(draw: Draw, limits: Limits) -> tuple[str, ...]:
+def _swarm(draw: Draw, limits: Limits, *, exact: bool) -> tuple[str, ...]:
     """The families of statements that this program may hold beside the common ones; shrinks to none."""
-    families = _FAMILIES + (_METADATA if limits.metadata_mutation else ())
+    families = _FAMILIES + (_EXACT if exact else ()) + (_METADATA if limits.metadata_mutation else ())
     flags = below(draw, 2 ** len(families))
     return tuple(name for k, family in enumerate(families) if flags >> k & 1 for name in family)
 
@@ -106,12 +119,10 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
             _SEVERAL[kind](draw, scope, targets)
         else:
             _WRITES[kind](draw, scope, choice(draw, targets))
-    elif kind in ("view", "view+"):
+    elif kind in _VIEWS:
         operand = choice(draw, scope.operands())
-        more_views = views.MORE_VIEWS if scope.whole(operand) else views.INNER_VIEWS
-        op, args = views.draw_view(
-            draw, scope.tensor(operand), more_views if kind == "view+" else views.VIEWS, scope.limits
-        )
+        table = _VIEWS[kind] if kind != "view+" or scope.whole(operand) else views.INNER_VIEWS
+        op, args = views.draw_view(draw, scope.tensor(operand), table, scope.limits)
         scope.emit(op, scope.tensor(operand), *args)
     elif kind == "reduction":
         draw_reduction(draw, scope)
@@ -125,9 +136,12 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         pointwise.draw_pure(draw, scope, _PURE[kind])
 
 
+_VIEWS = {"view": views.VIEWS, "view+": views.MORE_VIEWS, "view++": FURTHER_VIEWS}
 _WRITES = {
     "write": pointwise.draw_write,
     "write+": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, pointwise.MORE_OPERATORS),
+    "write++": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, FURTHER),
+    "combined": draw_combined,
     "smooth_": lambda draw, scope, target: pointwise.draw_write(draw, scope, target, smooth.OPERATORS),
     "indexed": draw_indexed,
     "out": pointwise.draw_out,
@@ -138,7 +152,7 @@ _SEVERAL = {
     "usage": draw_usage,
     "crossing": draw_crossing,
 }  # statements, or targets of one
-_PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "smooth": smooth.OPERATORS}
+_PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "pure++": FURTHER, "smooth": smooth.OPERATORS}
 
 
 def _among_numbers(draw: Draw, params: list[Param], limits: Limits) -> list[Param]:

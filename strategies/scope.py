@@ -115,6 +115,9 @@ class Scope:
                     self._gapped.add(home)
             elif range is not None:
                 self.note(index, range)
+            elif self.tensor(index).is_complex() and not self._dtypes[home].is_complex:
+                self._dtypes[home] = self.tensor(index).dtype  # parts of numbers now, which conjugation negates
+                self._ranges[home] = symmetric(self._ranges[home].magnitude)
         return results
 
     def _of_first(self, args: tuple[Operand, ...]) -> Range:

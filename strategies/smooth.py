@@ -15,7 +15,9 @@ _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _STEPS = frozenset({
     "aten.sign.default", "aten.sign_.default", "aten.round.default", "aten.round_.default", "aten.remainder.Scalar",
     "aten.remainder_.Scalar", "aten.gt_.Scalar", "aten.eq_.Tensor", "aten.logical_not_.default",
-    "aten.logical_or_.default", "aten.to.dtype",
+    "aten.logical_or_.default", "aten.to.dtype", "aten._foreach_ceil_.default", "aten._foreach_floor_.default",
+    "aten._foreach_round_.default", "aten._foreach_trunc_.default", "aten._foreach_frac_.default",
+    "aten._foreach_sign_.default",
 })  # fmt: skip
 
 

@@ -56,12 +56,14 @@ def _select(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
     return dim, below(draw, tensor.shape[dim])
 
 
-def _two_dims(draw: Draw, tensor: torch.Tensor) -> tuple[int, int]:
+def two_dims(draw: Draw, tensor: torch.Tensor) -> tuple[int, int]:
+    """Two dimensions of a tensor that has as many, in order."""
     first = below(draw, tensor.ndim - 1)
     return first, between(draw, first + 1, tensor.ndim - 1)
 
 
-def _permute(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+def permutation(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The tensor's dimensions in any order."""
     left = list(range(tensor.ndim))
     return ([left.pop(below(draw, len(left))) for _ in range(tensor.ndim)],)
 
@@ -95,7 +97,7 @@ def _squeeze(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _diagonal(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
-    first, second = _two_dims(draw, tensor)
+    first, second = two_dims(draw, tensor)
     return between(draw, 0, 1), first, second
 
 
@@ -146,7 +148,7 @@ def _whole(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _move(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
-    return _two_dims(draw, tensor)[::-1]
+    return two_dims(draw, tensor)[::-1]
 
 
 def _unflatten(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -184,16 +186,19 @@ def readings(tensor: torch.Tensor, limits: Limits) -> list[torch.Tensor]:
     return [tensor.view(constant(name)) for name in other_dtypes(tensor) if limits.takes_dtype(name)]
 
 
-def _nothing(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+def nothing(draw: Draw, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """No further arguments."""
     del draw, tensor
     return ()
 
 
-def _viewable(tensor: torch.Tensor) -> bool:
+def viewable(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can be seen in every shape with as many elements."""
     return tensor.is_contiguous() and tensor.numel() > 0
 
 
-def _always(_: torch.Tensor) -> bool:
+def always(_: torch.Tensor) -> bool:
+    """Whether a tensor is one."""
     return True
 
 
@@ -219,12 +224,12 @@ def _plain_complex(tensor: torch.Tensor) -> bool:
 VIEWS: tuple[View, ...] = (
     View("aten.slice.Tensor", ranked(1), _slice),
     View("aten.select.int", filled, _select),
-    View("aten.view.default", _viewable, _new_shape),
-    View("aten.transpose.int", ranked(2), _two_dims),
+    View("aten.view.default", viewable, _new_shape),
+    View("aten.transpose.int", ranked(2), two_dims),
     View("aten.reshape.default", lambda t: t.numel() > 0, _new_shape),
     View("aten.narrow.default", ranked(1), _narrow),
-    View("aten.t.default", lambda t: t.ndim == 2, _nothing),
-    View("aten.permute.default", ranked(2), _permute),
+    View("aten.t.default", lambda t: t.ndim == 2, nothing),
+    View("aten.permute.default", ranked(2), permutation),
     View("aten.diagonal.default", ranked(2), _diagonal),
     View("aten.unsqueeze.default", lambda t: t.ndim < 5, _unsqueeze),
     View("aten.squeeze.dim", lambda t: 1 in t.shape, _squeeze),
@@ -235,27 +240,27 @@ MORE_VIEWS: tuple[View, ...] = (
     View("aten.as_strided.default", lambda t: t.numel() > 0, _as_strided),
     View("aten.unfold.default", lambda t: filled(t) and t.ndim < 5 and t.numel() * 3 <= LARGEST, _unfold),
     View("aten.view.dtype", lambda t: bool(other_dtypes(t)), _dtype, other_dtypes),
-    View("aten._conj.default", lambda t: t.is_complex(), _nothing),
+    View("aten._conj.default", lambda t: t.is_complex(), nothing),
     View(
         "aten.view_as_real.default",
         lambda t: _plain_complex(t) and t.ndim < 5 and t.numel() * 2 <= LARGEST,
-        _nothing,
+        nothing,
         _part,
     ),
-    View("aten.real.default", lambda t: t.is_complex(), _nothing, _part),
-    View("aten.imag.default", lambda t: t.is_complex(), _nothing, _part),
+    View("aten.real.default", lambda t: t.is_complex(), nothing, _part),
+    View("aten.imag.default", lambda t: t.is_complex(), nothing, _part),
     View("aten.unbind.int", lambda t: any(0 < n <= _PARTS for n in t.shape), _unbind),
-    View("aten.unbind.int", parted, _nothing),
+    View("aten.unbind.int", parted, nothing),
     View("aten.split_with_sizes.default", filled, _sizes),
     View("aten.as_strided.default", lambda t: t.ndim > 0, _whole),
-    View("aten.alias.default", _always, _nothing),
-    View("aten.detach.default", _always, _nothing),
-    View("aten.contiguous.default", _always, _nothing),
-    View("aten.squeeze.default", _always, _nothing),
+    View("aten.alias.default", always, nothing),
+    View("aten.detach.default", always, nothing),
+    View("aten.contiguous.default", always, nothing),
+    View("aten.squeeze.default", always, nothing),
     View("aten.movedim.int", ranked(2), _move),
-    View("aten.flatten.using_ints", filled, _nothing),
+    View("aten.flatten.using_ints", filled, nothing),
     View("aten.unflatten.int", filled, _unflatten),
-    View("aten.mT.default", ranked(2), _nothing),
+    View("aten.mT.default", ranked(2), nothing),
 )
 
 
@@ -284,4 +289,4 @@ def _apart(tensor: torch.Tensor, shape: list[int], strides: list[int], offset: i
     return ([1], [1], offset) if found.footprint.self_overlaps else (shape, strides, offset)
 
 
-_NONE = View("aten.alias.default", _always, _nothing)
+_NONE = View("aten.alias.default", always, nothing)

@@ -145,14 +145,14 @@ def _view_of(tensor: torch.Tensor, chain: list[Step]) -> torch.Tensor:
 
 
 def _evaluated(runners: list[Runner], env: list[Any], *, first: bool) -> bool:
-    """Runs the calls. In a later round an index may be out of bounds, computed from what was written since.
+    """Runs the calls. In a later round an index may be out of bounds, or a divisor 0, computed from what was written since.
 
     No thread of a kernel would compute it then; what is left keeps the elements of the first round, which it may too.
     """
     try:
         for run in runners:
             run(env)
-    except IndexError:
+    except (IndexError, RuntimeError):
         if first:
             raise
         return False

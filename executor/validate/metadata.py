@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from executor.program import Call
     from executor.validate.scope import Scope
 
-_SOURCES = frozenset({"aten.set_.source_Tensor", SET_DATA})
+_PART_OF_SOURCE = "aten.set_.source_Tensor_storage_offset"
+_SOURCES = frozenset({"aten.set_.source_Tensor", _PART_OF_SOURCE, SET_DATA})
 
 
 def check_change(where: str, call: Call, scope: Scope) -> None:
@@ -53,5 +54,7 @@ def _check_source(spot: str, call: Call, index: int, scope: Scope) -> None:
     if not isinstance(source, Ref):
         fail(spot, "its source is no value", "it takes the place of a tensor")
     wanted = msgspec.structs.replace(scope.program.values[source.index], conj=found.conj, neg=found.neg)
+    if call.op == _PART_OF_SOURCE:
+        wanted = msgspec.structs.replace(wanted, shape=found.shape, strides=found.strides, offset=found.offset)
     if found != wanted:
         fail(spot, f"value {index} is {found}", f"it lies as its source does: {wanted}")
