@@ -10,8 +10,9 @@ import click
 
 from aliasfuzz.report import find_run
 from fuzz.cluster.alone import run_batch
-from fuzz.cluster.driver import Cluster, campaign, resumed
+from fuzz.cluster.driver import campaign
 from fuzz.cluster.rerun import address
+from fuzz.cluster.start import Cluster, resumed
 from fuzz.options import Options, UsageError, options, seconds
 
 

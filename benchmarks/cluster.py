@@ -24,7 +24,8 @@ from unittest.mock import patch
 import ray
 from ray.cluster_utils import Cluster as Nodes
 
-from fuzz.cluster.driver import Cluster, campaign, environment
+from fuzz.cluster.driver import campaign
+from fuzz.cluster.start import Cluster, environment
 from fuzz.options import NO_FLAGS, options
 from fuzz.record import TargetRecord, load
 
@@ -60,7 +61,7 @@ def throughput(target: str, seconds: float, workers: int, rounds: int) -> bool:
     rates: dict[str, list[float]] = {"xdist": [], "ray": []}
     for seed in range(rounds):
         rates["xdist"].append(on_xdist(target, seconds, workers, seed))
-        with patch("fuzz.cluster.driver.fitting", lambda limits: ("whole",)):
+        with patch("fuzz.cluster.start.fitting", lambda limits: ("whole",)):
             found = on_ray(target, seconds, workers, seed)
         rates["ray"].append(found.programs / found.seconds)
         print(

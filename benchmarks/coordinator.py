@@ -34,7 +34,6 @@ from executor.printing import listing
 from executor.program import Program
 from fuzz.cluster import actors
 from fuzz.cluster.coordinator import Coordinator
-from fuzz.cluster.driver import interval
 from fuzz.cluster.messages import (
     Ask,
     Failure,
@@ -50,6 +49,7 @@ from fuzz.cluster.messages import (
 )  # fmt: skip
 from fuzz.cluster.outbox import Outbox
 from fuzz.cluster.snapshots import Snapshots
+from fuzz.cluster.start import interval
 from fuzz.coverage import Counts, Coverage
 from fuzz.findings import Kind
 from fuzz.options import Options

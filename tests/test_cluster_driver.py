@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from aliasfuzz import commands, report
 from executor import targets
 from executor.limits import Limits
-from fuzz.cluster import driver
 from fuzz.cluster.actors import begun
-from fuzz.cluster.driver import Cluster, RayError, campaign, environment, interval, line, resumed, shares
+from fuzz.cluster.driver import campaign, line, shares
 from fuzz.cluster.merged import again, recorded, summary
 from fuzz.cluster.messages import Begin, Hello, Place, packed, unpacked
 from fuzz.cluster.profiles import PROFILES, WHOLE, fitting
 from fuzz.cluster.snapshots import Snapshots
+from fuzz.cluster.start import Cluster, RayError, environment, interval, place, prepare, resumed
 from fuzz.cluster.state import State
 from fuzz.coverage import Coverage
 from fuzz.options import UsageError
@@ -135,19 +135,19 @@ def test_without_ray_the_command_says_what_to_install(tmp_path: Path, monkeypatc
 def test_a_state_that_is_not_the_campaigns_is_refused(tmp_path: Path) -> None:
     chosen, cluster = options(tmp_path), Cluster(address="local", workers=2)
     with pytest.raises(UsageError, match="no campaign to go on with"):
-        driver._prepare(chosen, cluster, resume=True)
-    state = driver._prepare(chosen, cluster, resume=False)
+        prepare(chosen, cluster, resume=True)
+    state = prepare(chosen, cluster, resume=False)
     assert {target for target, _ in state.setup.arms} == {"null"}
     with pytest.raises(UsageError, match="no campaign"):
         resumed(Path(chosen.folder), "", 0, 0.0)
-    Center(state.setup, driver.place(chosen, cluster)).coordinator.close()
+    Center(state.setup, place(chosen, cluster)).coordinator.close()
     with pytest.raises(UsageError, match="another campaign's state"):
-        driver._prepare(chosen, cluster, resume=False)
+        prepare(chosen, cluster, resume=False)
     with pytest.raises(UsageError, match="cannot hold the campaign's state"):
-        driver._prepare(chosen, Cluster(address="local", workers=2, state="nowhere://x"), resume=False)
+        prepare(chosen, Cluster(address="local", workers=2, state="nowhere://x"), resume=False)
     again_options, again_cluster = resumed(Path(chosen.folder), "auto", 3, 100.0)
     assert (again_options.budget, again_cluster.workers, again_cluster.address) == (100.0, 3, "auto")
-    again_state = driver._prepare(again_options, again_cluster, resume=True)
+    again_state = prepare(again_options, again_cluster, resume=True)
     assert len(again_state.seats) == again_state.setup.workers == 3
     with pytest.raises(UsageError, match="no folder of a campaign on Ray"):
         resumed(tmp_path, "", 0, 0.0)

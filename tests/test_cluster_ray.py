@@ -15,8 +15,9 @@ import pytest
 
 from fuzz.cluster import actors
 from fuzz.cluster.coordinator import Progress
-from fuzz.cluster.driver import Cluster, campaign, environment, resumed
+from fuzz.cluster.driver import campaign
 from fuzz.cluster.messages import unpacked
+from fuzz.cluster.start import Cluster, environment, resumed
 from fuzz.cluster.worker import Worker
 from fuzz.options import Options
 from fuzz.record import Record, load
@@ -91,7 +92,7 @@ def accounted(record: Record) -> int:
 def test_every_program_is_accounted_for_whatever_is_killed_and_after_going_on(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fuzz.cluster.driver.fitting", lambda limits: ("whole",))
+    monkeypatch.setattr("fuzz.cluster.start.fitting", lambda limits: ("whole",))
     at_first, at_last = expected(tmp_path, monkeypatch)
     chosen = replace(options(tmp_path), batches=ROUNDS)
     with ThreadPoolExecutor(1) as thread:
