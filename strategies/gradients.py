@@ -45,6 +45,8 @@ class GradScope(Scope):
         super().__init__(limits)
         self.careless = careless
         self._saved: dict[int, torch.UntypedStorage] = {}  # kept, so that their addresses stay unique
+        # Views made when their bases had no gradient: until they are read after that, eager takes them for leaves.
+        self._without: set[int] = set()
 
     def operands(self) -> Sequence[int]:
         """Those that carry gradients twice, and then all."""
@@ -73,7 +75,17 @@ class GradScope(Scope):
         if not self._accepts(op, args, kwargs, tensors):
             return [self.recorder.ref(tensor).index for tensor in flatten(args)]
         with torch.autograd.graph.saved_tensors_hooks(self._save, _lost):
-            return super().emit(op, *args, range=range, **kwargs)
+            results = super().emit(op, *args, range=range, **kwargs)
+        self._without.update(id(self.tensor(i)) for i in results if not self.tensor(i).requires_grad)
+        if torch.is_grad_enabled() and any(self.tensor(i).requires_grad for i in results):
+            self._without.difference_update(id(tensor) for tensor in tensors if tensor.requires_grad)
+        return results
+
+    def add_input(self, tensor: torch.Tensor, fill: Iota) -> int:
+        """See `Scope.add_input`."""
+        if not tensor.requires_grad:
+            self._without.add(id(tensor))
+        return super().add_input(tensor, fill)
 
     def _save(self, tensor: torch.Tensor) -> None:
         """Notes that the backward pass needs a tensor; nothing else, since nothing goes backward while programs are drawn."""
@@ -96,6 +108,9 @@ class GradScope(Scope):
         effect = effects(op)
         named = dict(zip(effect.names, args, strict=False)) | kwargs
         written = flatten([named[name] for name in effect.writes if name in named])
+        bases = [id(tensor._base) for tensor in written if tensor._base is not None]
+        if carried and len(set(bases)) < len(bases):  # the first one's write would make the next one late, see `_without`
+            return False
         return all(self._may_write(tensor, gradients=carried) for tensor in written)
 
     def _may_write(self, tensor: torch.Tensor, *, gradients: bool) -> bool:
@@ -104,29 +119,43 @@ class GradScope(Scope):
             return False
         if not (gradients and torch.is_grad_enabled()):
             return True
-        if not tensor._is_view():  # noqa: SLF001 (no public way)
-            return not (tensor.requires_grad and tensor.is_leaf)
-        plain = torch._C._autograd._get_creation_meta(tensor) == _Meta.DEFAULT  # noqa: SLF001
         base = tensor._base
-        return plain and not (tensor.requires_grad and base is not None and base.is_leaf)
+        if base is None:
+            return not (tensor.requires_grad and tensor.is_leaf)
+        late = tensor.requires_grad and id(tensor) in self._without
+        return _meta(tensor) == _Meta.DEFAULT and not late and not (tensor.requires_grad and base.is_leaf)
 
 
 def _lost(_: None) -> torch.Tensor:
     raise AssertionError("nothing goes backward while programs are drawn")
 
 
+def _meta(tensor: torch.Tensor) -> torch._C._autograd.CreationMeta:
+    """How a view was made."""
+    return torch._C._autograd._get_creation_meta(tensor)  # noqa: SLF001
+
+
+def _odd(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a view of which autograd does not follow its base: one of several, or made under `no_grad`."""
+    return tensor._base is not None and _meta(tensor) != _Meta.DEFAULT
+
+
 def usable(tensor: torch.Tensor) -> bool:
-    """Whether autograd lets the tensor be used: not if it is one of several views whose base was written since."""
-    try:
-        _ = tensor.grad_fn
-    except RuntimeError:
-        return False
+    """Whether autograd lets the tensor be used: not if it is one of several views whose base was written since.
+
+    Asking for the grad_fn of another view would make a new one, and so make a difference.
+    """
+    if _odd(tensor):
+        try:
+            _ = tensor.grad_fn
+        except RuntimeError:
+            return False
     return True
 
 
 def severed(tensor: torch.Tensor) -> bool:
     """Whether the tensor is a view, made under `no_grad`, of one that requires grad: torch calls it a leaf, but it is none."""
-    return tensor.requires_grad and tensor._is_view() and tensor.grad_fn is None  # noqa: SLF001 (no public way)
+    return _odd(tensor) and tensor.requires_grad and tensor.is_leaf
 
 
 def draw_required(draw: Draw, scope: Scope, indices: Sequence[int], twins: Sequence[tuple[int, int]]) -> Inputs | None:
