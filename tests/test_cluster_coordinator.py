@@ -16,7 +16,7 @@ from corpus.case import Case
 from corpus.flags import Flag, Match
 from corpus.signature import Signature
 from executor.tracing import trace
-from fuzz.cluster.coordinator import LEASE, MOST_TRIES
+from fuzz.cluster.failures import LEASE, MOST_TRIES
 from fuzz.cluster.messages import Ask, Failure, Found, Hello, Place, Reply, Report, Welcome
 from fuzz.cluster.outbox import Outbox
 from fuzz.cluster.state import continued

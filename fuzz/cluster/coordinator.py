@@ -1,7 +1,7 @@
 """The coordinator: merges what workers report, says what each does next, and can be killed at any moment.
 
-It is called with one message at a time and never waits: snapshots are written in the background. Its state is bounded, and its
-work grows with the number of messages, not of programs.
+It is called with one message at a time, and waits for nothing but the snapshot that holds a worker's last report: others are
+written in the background. Its state is bounded, and its work grows with the number of messages, not of programs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ import msgspec
 from corpus.flags import Flag
 from fuzz.accounts import FAILURES
 from fuzz.cluster.bandit import choose, take
-from fuzz.cluster.messages import Ask, Delta, Failure, Found, Hello, Place, Reply, Report, Setup, Welcome
+from fuzz.cluster.failures import Failures
+from fuzz.cluster.messages import Ask, Delta, Found, Hello, Place, Reply, Report, Setup, Welcome
 from fuzz.cluster.snapshots import Snapshots
-from fuzz.cluster.state import MOST_FINDINGS, MOST_PASSED, MOST_WAITING, Finding, Lease, Seat, State
+from fuzz.cluster.state import MOST_FINDINGS, MOST_PASSED, Seat, State
 from fuzz.cluster.tally import reaches_more
-from fuzz.findings import Kind
-from fuzz.muting import SHRINKS_PER_KIND
 
 BETWEEN_SNAPSHOTS = 5.0  # seconds
-LEASE = 120.0  # seconds after which one that is not renewed by a report is over
-MOST_TRIES = 3  # workers that are to shrink one failure, before it is kept as it is
 _MOST_KINDS = 256  # of those that were shrunk, in one reply
 _decode = msgspec.msgpack.Decoder(State).decode
 
@@ -64,11 +61,10 @@ class Coordinator:
         self._epoch = secrets.randbits(31)
         self._last = self._snapped = now()
         self._number, self._changed = snapshots.saved, True
-        self._offered: list[
-            tuple[int, int]
-        ] = []  # each seat's incarnation and last delta in the snapshot that is written
+        # Each seat's incarnation and last delta in the snapshot that is written, and in the one that is on disk.
+        self._offered: list[tuple[int, int]] = []
         self._durable: list[tuple[int, int]] = []
-        self._shrunk = Counter(state.shrunk)
+        self._failures = Failures(state)
 
     @classmethod
     def begin(
@@ -88,8 +84,8 @@ class Coordinator:
         self.state.begun = self.state.begun or now
         seat.incarnation, seat.seq, seat.ended = seat.incarnation + 1, 0, False
         seat.node, seat.note, seat.heard, seat.since = hello.node, "", now, now
-        self._hold(hello.worker, [], now)
-        self._take_back(seat, now)
+        self._failures.hold(hello.worker, [], now)
+        self._failures.take_back(seat, now)
         for worker, place, found in hello.killed:
             self._kill(worker, place, found)
         self._changed = True
@@ -112,9 +108,11 @@ class Coordinator:
             if delta.seq == seat.seq + 1:
                 self._merge(seat, delta, now)
         seat.heard, seat.note, seat.ended = now, report.note, report.ended
-        self._hold(report.worker, report.holding, now)
+        self._failures.hold(report.worker, report.holding, now)
         if report.free and not report.ended:
-            self._next(report.worker, seat, report.holding, now)
+            self._next(seat, now)
+            if not report.holding:
+                self._failures.give(report.worker, now)
         self._save(wait=1.0 if report.ended else 0.0)
         reply = Reply(self._epoch, seat.seq, self._durable_of(report.worker), self._left(seat), seat.arm)
         reply.job = seat.job if report.free and seat.job is not None and seat.job.kind not in report.holding else None
@@ -122,16 +120,11 @@ class Coordinator:
         return reply
 
     def lease(self, ask: Ask) -> bool:
-        """Whether a worker may shrink a failure of this kind: one does at a time, and some times in all."""
-        now, seat = self._turn(), self.state.seats[ask.worker]
-        if ask.incarnation != seat.incarnation or self._shrunk[ask.kind] >= SHRINKS_PER_KIND:
-            return False
-        held = self.state.leases.get(ask.kind)
-        if held is not None and held.worker != ask.worker and held.until > now:
-            return False
-        self.state.leases[ask.kind] = Lease(ask.worker, now + LEASE)
+        """Whether a worker may shrink a failure of this kind; see `Failures.lease`."""
+        now = self._turn()
+        current = ask.incarnation == self.state.seats[ask.worker].incarnation
         self._changed = True
-        return True
+        return current and self._failures.lease(ask.worker, ask.kind, now)
 
     def use(self, flags: tuple[Flag, ...]) -> None:
         """From now on these flags are on, everywhere."""
@@ -168,11 +161,7 @@ class Coordinator:
 
     def close(self, seconds: float = 30.0) -> str:
         """Keeps what was not shrunk as it is, unless its like was shrunk, and saves the state; why that failed, or nothing."""
-        now = self._now()
-        for failure in [*self.state.waiting, *(seat.job for seat in self.state.seats if seat.job is not None)]:
-            if not self._shrunk[failure.kind]:
-                self._find(failure.found, now)
-        self.state.waiting = []
+        self._failures.keep_rest(self._now())
         self._changed, self._snapped = True, 0.0
         self._save(wait=seconds)
         self._save(wait=seconds)  # the first may have found one being written
@@ -206,28 +195,16 @@ class Coordinator:
         part = int((now - self.state.begun) / self.state.width)
         merged.throughput[part] = merged.throughput.get(part, 0) + delta.tally.programs
         for found in delta.found:
-            new |= self._find(found, now)
+            new |= self._failures.find(found, now)
         for kind in delta.shrunk:
-            self._settle(kind, seat)
+            self._failures.settle(kind, seat)
         for failure in delta.met:
-            self._meet(failure)
+            self._failures.meet(failure)
         seat.won |= new and delta.arm == seat.arm
         if delta.place.batch != seat.place.batch:
             seat.passed = []
         seat.seq, seat.place = delta.seq, delta.place
         self._changed = True
-
-    def _find(self, found: Found, now: float) -> bool:
-        """Keeps a finding, or counts it; whether nobody has seen its like before."""
-        if (before := self.state.findings.get(found.signature)) is not None:
-            before.times += 1
-            return False
-        if len(self.state.findings) >= MOST_FINDINGS:
-            self.state.lost += 1
-            return False
-        known = found.signature in self.state.setup.known
-        self.state.findings[found.signature] = Finding(found, now, known)
-        return not known
 
     def _kill(self, worker: int, place: Place, found: Found) -> None:
         """Keeps a program that was in flight, and has the seat pass over it, unless it is reported as done with."""
@@ -240,68 +217,11 @@ class Coordinator:
             else:
                 self.state.lost += 1
 
-    def _settle(self, kind: Kind, seat: Seat) -> None:
-        """A kind was shrunk; often enough, and it is muted everywhere."""
-        if self._shrunk[kind] < SHRINKS_PER_KIND:
-            self._shrunk[kind] += 1
-            self.state.shrunk.append(kind)
-        if self._shrunk[kind] >= SHRINKS_PER_KIND:
-            self.state.waiting = [failure for failure in self.state.waiting if failure.kind != kind]
-        if seat.job is not None and seat.job.kind == kind:
-            seat.job = None
-        self.state.leases.pop(kind, None)
-
-    def _meet(self, failure: Failure) -> None:
-        """A failure waits to be shrunk, unless its like was, or waits, too: of two the shorter one stays."""
-        if self._shrunk[failure.kind] >= SHRINKS_PER_KIND:
-            return
-        waiting = self.state.waiting
-        like = next((k for k, other in enumerate(waiting) if other.kind == failure.kind), None)
-        if like is not None:
-            if len(failure.found.case.program.calls) < len(waiting[like].found.case.program.calls):
-                waiting[like] = failure
-        elif len(waiting) < MOST_WAITING:
-            waiting.append(failure)
-        else:
-            self.state.lost += 1
-
-    def _hold(self, worker: int, kinds: list[Kind], now: float) -> None:
-        """A worker's leases are these, and no others; what is over is taken away from others, too."""
-        leases = self.state.leases
-        for kind, lease in list(leases.items()):
-            if lease.worker == worker and kind not in kinds:
-                del leases[kind]
-            elif lease.until <= now:
-                del leases[kind]
-                seat = self.state.seats[lease.worker]
-                if seat.job is not None and seat.job.kind == kind:
-                    self._take_back(seat, now)
-        for kind in kinds:
-            if kind not in leases or leases[kind].worker == worker:
-                leases[kind] = Lease(worker, now + LEASE)
-
-    def _take_back(self, seat: Seat, now: float) -> None:
-        """A worker that was to shrink a failure has not; another one is to, or it is kept as it is."""
-        if (job := seat.job) is not None:
-            seat.job = None
-            if job.tries < MOST_TRIES:
-                self.state.waiting.append(job)
-            else:
-                self._find(job.found, now)
-                self._settle(job.kind, seat)
-
-    def _next(self, worker: int, seat: Seat, holding: list[Kind], now: float) -> None:
-        """A job for a worker between two batches, if one waits; and another arm, if its turn on this one is over."""
+    def _next(self, seat: Seat, now: float) -> None:
+        """Another arm for a worker between two batches, if its turn on this one is over."""
         if now - seat.since >= self.state.setup.turn:
             take(self.state.arms[seat.arm], won=seat.won)
             seat.arm, seat.since, seat.won = choose(self.state.arms, self._chance), now, False
-        if seat.job is None and not holding:
-            free = (k for k, failure in enumerate(self.state.waiting) if failure.kind not in self.state.leases)
-            if (chosen := next(free, None)) is not None:
-                job = self.state.waiting.pop(chosen)
-                seat.job = msgspec.structs.replace(job, tries=job.tries + 1)
-        if seat.job is not None:
-            self.state.leases[seat.job.kind] = Lease(worker, now + LEASE)
 
     def _broadcast(self, report: Report, reply: Reply) -> None:
         """Adds to a reply what all have to know and this worker does not."""
