@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -137,9 +138,21 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
         narrowed = plan.flags.narrowed(whole)
         compiler = narrowed if isinstance(narrowed, Isolated) else Watched(narrowed)
         other = stack.enter_context(_other(plan, stacks)) if plan.against else None
+        stack.enter_context(_set_aside())
         totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight, other).run()
         journal.write("done", target=plan.target, shard=plan.shard)
     return totals
+
+
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    """Spares the garbage collector what is there by now, most of it torch's: looking at it took a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _other(plan: Plan, stacks: Path) -> AbstractContextManager[Target]:

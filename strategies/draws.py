@@ -19,10 +19,14 @@ _BYTES = st.binary(min_size=_SIZE, max_size=_SIZE)
 
 
 class Draw:
-    """The choices of one program, made from what Hypothesis's `draw` gives."""
+    """The choices of one program, made from what Hypothesis's `draw` gives. `note` is told what was drawn, in words."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
-        self._draw = draw
+    def __init__(
+        self,
+        draw: Callable[[st.SearchStrategy[Any]], Any],
+        note: Callable[[str], object] = lambda what: None,
+    ) -> None:
+        self._draw, self.note = draw, note
         self._left: list[int] = []
 
     @classmethod

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from hypothesis import event
 from hypothesis import strategies as st
 
 from executor.args import Arg, List, Ref, Tuple
@@ -68,8 +69,10 @@ def programs(
     dtype, and no write depends on the order in which elements are visited. Unless `exact`: then there are operators such as
     `exp`, and results are near to what float64 gives. With `gradients`, some inputs require grad where they can, and the program
     says how its caller goes backward; in some programs eager refuses that.
+
+    Hypothesis's statistics (`pytest --hypothesis-show-statistics`) say how many programs hold statements of each family.
     """
-    return _program(Draw(draw), limits, exact=exact, gradients=gradients)
+    return _program(Draw(draw, event), limits, exact=exact, gradients=gradients)
 
 
 def drawn(random: Random, limits: Limits = EVERYTHING, *, exact: bool = True, gradients: bool = False) -> Program:
@@ -111,6 +114,7 @@ def _swarm(draw: Draw, limits: Limits, *, exact: bool) -> tuple[str, ...]:
 
 
 def _statement(draw: Draw, scope: Scope, kind: str) -> None:
+    draw.note(f"statement: {kind}")
     if kind in _WRITES or kind in _SEVERAL:
         targets = scope.writable()
         if not targets:

@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample, UnsatisfiedAssumption
+from hypothesis.statistics import collector, describe_statistics
 from torch.utils import _pytree as pytree
 
 from executor import interpreter, memory
@@ -235,3 +236,16 @@ def test_elements_lie_in_the_ranges_that_are_kept(monkeypatch: pytest.MonkeyPatc
 
     draw_all()
     assert looked_at > 2000
+
+
+def test_statistics_tell_the_families_of_statements() -> None:
+    @settings(max_examples=60, deadline=None, database=None, phases=(Phase.generate,))
+    @given(programs())
+    def drawn_often(_: Program) -> None:
+        return
+
+    found: list[str] = []
+    with collector.with_value(lambda stats: found.append(describe_statistics(stats))):  # type: ignore[arg-type]
+        drawn_often()
+    assert "statement: crossing" in found[0]
+    assert "statement: view" in found[0]
