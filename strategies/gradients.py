@@ -28,9 +28,10 @@ from strategies.scope import Operand, Scope
 NOT_DIFFERENTIABLE = frozenset({
     "aten.maximum.default", "aten.minimum.default", "aten.amax.default", "aten.amin.default", "aten.as_strided.default",
     "aten.view.dtype", "aten._foreach_copy_.default", "aten.logical_not_.default", "aten.logical_or_.default",
-    "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
+    "aten.scatter_.reduce", "aten.scatter_.value_reduce", "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
 })  # fmt: skip
 NOT_COMPLEX = frozenset({"aten.slice_scatter.default"})  # differentiable for real numbers only
+_WITHOUT_DERIVATIVE = frozenset({"heaviside", "floor_divide", "foreach_maximum", "foreach_minimum"})  # in torch
 DTYPES = ("float32", "float32", "float64")  # of inputs that may require grad: in others gradients soon end
 _Meta = torch._C._autograd.CreationMeta  # noqa: SLF001 (no public way)
 
@@ -101,17 +102,26 @@ class GradScope(Scope):
             return False
         given = any(tensor.requires_grad for tensor in tensors)
         carried = given and torch.is_grad_enabled()
-        if (carried and op in NOT_DIFFERENTIABLE) or (given and op == "aten.view.dtype"):
-            return False
-        if carried and op in NOT_COMPLEX and any(tensor.is_complex() for tensor in tensors):
+        if (given and op == "aten.view.dtype") or (carried and not self._exact(op, tensors)):
             return False
         effect = effects(op)
         named = dict(zip(effect.names, args, strict=False)) | kwargs
         written = flatten([named[name] for name in effect.writes if name in named])
         bases = [id(tensor._base) for tensor in written if tensor._base is not None]
-        if carried and len(set(bases)) < len(bases):  # the first one's write would make the next one late, see `_without`
+        if carried and len(set(bases)) < len(
+            bases
+        ):  # the first one's write would make the next one late, see `_without`
             return False
         return all(self._may_write(tensor, gradients=carried) for tensor in written)
+
+    def _exact(self, op: str, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the operator's gradients are there, and exact; if that matters, it does not write what it needs for them."""
+        if op in NOT_DIFFERENTIABLE or op.split(".")[1].strip("_") in _WITHOUT_DERIVATIVE:
+            return False
+        if op in NOT_COMPLEX and any(tensor.is_complex() for tensor in tensors):
+            return False
+        kept = op == "aten.mul_.Tensor" and any(tensor.requires_grad for tensor in tensors[1:])
+        return self.careless or not kept
 
     def _may_write(self, tensor: torch.Tensor, *, gradients: bool) -> bool:
         """Whether eager lets the tensor be written, and the backward pass does not need it; see `check_inplace` in torch."""
