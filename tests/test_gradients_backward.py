@@ -249,6 +249,19 @@ def test_a_derivative_that_raises() -> None:
     assert isinstance(found[5][1], tuple)
 
 
+def test_what_can_go_backward_beside_what_cannot() -> None:
+    def fn(a: torch.Tensor) -> Any:
+        b = a + 10
+        c = b + 2
+        b.mul_(c)
+        d = b + 10
+        d.heaviside_(b)
+        return b, d, c * c
+
+    found = check(fn, leaves((4,)), each)
+    assert [type(one) for one in found[5]] == [tuple, str, tuple]
+
+
 def test_parameters_and_buffers_as_arguments() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.ReLU(inplace=True))
     x = torch.arange(12.0).view(4, 3)

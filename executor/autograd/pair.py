@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from executor.autograd.cut import cut, part
@@ -54,15 +54,19 @@ class Pair:
         self.homes = [values[k].storage for k in range(joint.given)]
         self.anchor_homes = [values[v].storage for v in self.skeleton.anchors]
         everything = joint.backward(targets, full) if full else None
-        self.saved = self._saved(joint, everything) if everything else ()
+        passes = [everything] if everything else []
+        if everything and everything.error is not None:
+            # It did not come far. The caller may still go backward from those targets that do not raise.
+            passes += [joint.backward(targets, [t is one for t in targets]) for one in targets]
+        self.saved = self._saved(joint, passes) if passes else ()
         self.forward = compiler(self._forward_program(joint))
         self.last: Compilation | None = None  # of the backward pass that was made last, or of the one from all targets
         if everything:
             self._backward[full] = self._program(joint, everything)
             self.last = self._backward[full].compilation
 
-    def _saved(self, joint: Joint, found: Pass) -> tuple[int, ...]:
-        wanted = part(joint, _wanted(joint, found)).needed
+    def _saved(self, joint: Joint, passes: Sequence[Pass]) -> tuple[int, ...]:
+        wanted = part(joint, list(dict.fromkeys(v for found in passes for v in _wanted(joint, found)))).needed
         visible = frozenset((*self.homes, *self.anchor_homes))
         return tuple(sorted(cut(joint, wanted, visible, only=len(self.skeleton.targets) == 1)))
 
