@@ -138,14 +138,14 @@ def run_shard(plan: Plan, store: Store, known: frozenset[Signature], journal: Jo
         narrowed = plan.flags.narrowed(whole)
         compiler = narrowed if isinstance(narrowed, Isolated) else Watched(narrowed)
         other = stack.enter_context(_other(plan, stacks)) if plan.against else None
-        stack.enter_context(_set_aside())
+        stack.enter_context(set_aside())
         totals = Shard(plan, compiler, Keeper(compiler, store, known, journal), flight, other).run()
         journal.write("done", target=plan.target, shard=plan.shard)
     return totals
 
 
 @contextmanager
-def _set_aside() -> Iterator[None]:
+def set_aside() -> Iterator[None]:
     """Spares the garbage collector what is there by now, most of it torch's: looking at it took a twentieth of the time."""
     gc.collect()
     gc.freeze()

@@ -21,7 +21,7 @@ from executor import printing, targets
 from executor.errors import TargetError
 from executor.program import Program
 from executor.targets import Target
-from fuzz.campaign import CALLED_AGAIN, Shard, batch_seed
+from fuzz.campaign import CALLED_AGAIN, Shard, batch_seed, set_aside
 from fuzz.check import Verdict
 from fuzz.cluster.bench import Bench, Cases, NoRoom
 from fuzz.cluster.examples import Examples
@@ -89,18 +89,22 @@ class Worker:
 
     def run(self) -> bool:
         """Works until the campaign is over, or somebody else has the seat. Whether a new worker has to take the seat."""
-        try:
-            while time.monotonic() < self._deadline and not self._out:
-                try:
-                    self._work()
-                    self._note, self._rest = "", REST
-                except _OF_THE_NODE as error:
-                    self._pause(error)
-        finally:
-            self._leave()
-            self._bench.close()
+        with set_aside():
+            try:
+                self._work_on()
+            finally:
+                self._leave()
+                self._bench.close()
         self._end()
         return self._anew
+
+    def _work_on(self) -> None:
+        while time.monotonic() < self._deadline and not self._out:
+            try:
+                self._work()
+                self._note, self._rest = "", REST
+            except _OF_THE_NODE as error:
+                self._pause(error)
 
     @property
     def _target(self) -> str:
