@@ -45,7 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-relations", metavar="R", help="rewrite programs too: all, none, all/8 (of one in 8), or names"
     )
     group.addoption(
-        "--fuzz-gradients", default=GRADIENTS[0], metavar="G", help="programs with gradients: some (default), all or none"
+        "--fuzz-gradients",
+        default=GRADIENTS[0],
+        metavar="G",
+        help="programs with gradients: some (default), all or none",
     )
     group.addoption("--fuzz-corpus", default="", metavar="DIR", help="folder for new cases")
 
