@@ -51,7 +51,7 @@ def _with_product(scope: Scope, target: int, args: list[Any], pair: tuple[int, i
 def _factors(draw: Draw, scope: Scope, target: int) -> tuple[int, int] | None:
     """Two matrices, or vectors, whose product has the shape of the target, a matrix or a vector; apart from it."""
     tensor = scope.tensor(target)
-    if kind(tensor.dtype) != "f" or not scope.exact(target) or not tensor.numel():
+    if kind(tensor.dtype) not in "if" or not scope.exact(target) or not tensor.numel():
         return None
     usable = [
         i for i in range(scope.count)
@@ -91,25 +91,19 @@ def _addbmm(draw: Draw, scope: Scope, target: int) -> Drawn:
 
 
 def _baddbmm(draw: Draw, scope: Scope, target: int) -> Drawn:
-    """A batch of matrices, and two others of the same batch."""
+    """A batch of columns times a batch of rows, both copies of the target's own."""
+    del draw
     tensor = scope.tensor(target)
     if kind(tensor.dtype) != "f" or not scope.exact(target) or tensor.ndim != 3 or not tensor.numel():
         return None
-    usable = [
-        i for i in range(scope.count)
-        if scope.tensor(i).dtype is tensor.dtype and scope.exact(i) and scope.apart(target, i)
-        and scope.tensor(i).ndim == 3 and scope.tensor(i).shape[0] == tensor.shape[0]
-    ]  # fmt: skip
-    n, m = tensor.shape[1:]
-    pairs = [
-        (a, b) for a in usable for b in usable
-        if scope.tensor(a).shape[1] == n and scope.tensor(a).shape[2] == scope.tensor(b).shape[1] > 0
-        and scope.tensor(b).shape[2] == m
-    ]  # fmt: skip
-    if not pairs:
-        return None
-    pair = choice(draw, pairs)
-    return _with_product(scope, target, [scope.tensor(i) for i in pair], pair, scope.tensor(pair[0]).shape[2])
+    column, row = (_copied_part(scope, target, dim) for dim in (2, 1))
+    return _with_product(scope, target, [scope.tensor(column), scope.tensor(row)], (column, row), 1)
+
+
+def _copied_part(scope: Scope, target: int, dim: int) -> int:
+    """A copy of the first part of the target along a dimension, which it keeps."""
+    part = scope.emit("aten.slice.Tensor", scope.tensor(target), dim, 0, 1)[0]
+    return scope.emit("aten.clone.default", scope.tensor(part), range=scope.range(target))[0]
 
 
 def _addr(draw: Draw, scope: Scope, target: int) -> Drawn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from strategies.dtypes import ANYTHING, TRUTH, Range, symmetric
 from strategies.pointwise import Pointwise, Ranged
 
-_MOST_SHIFT = 3
+_MOST_SHIFT = 6
 
 
 def _same(a: Range, _: Range) -> Range:
