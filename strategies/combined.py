@@ -96,6 +96,8 @@ def _baddbmm(draw: Draw, scope: Scope, target: int) -> Drawn:
     tensor = scope.tensor(target)
     if kind(tensor.dtype) != "f" or not scope.exact(target) or tensor.ndim != 3 or not tensor.numel():
         return None
+    if not (scope.takes("aten.slice.Tensor") and scope.takes("aten.clone.default")):
+        return None
     column, row = (_copied_part(scope, target, dim) for dim in (2, 1))
     return _with_product(scope, target, [scope.tensor(column), scope.tensor(row)], (column, row), 1)
 
