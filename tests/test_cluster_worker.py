@@ -114,7 +114,7 @@ def test_a_worker_that_was_killed_goes_on_with_the_program_after_the_last_it_rep
     work(center)
     assert judged == expected
     assert counted(center) == {"ok": len(expected)}
-    assert center.coordinator.state.seats[0].incarnation == 2
+    assert center.coordinator.state.seats[0].holders == 2
     assert center.coordinator.state.targets["null"].tally.batches == 2
 
 

@@ -91,8 +91,13 @@ class RayLink:
         """See `Link`."""
         import ray
 
-        answer: bytes = ray.get(self._coordinator.hello.remote(data))
-        return answer
+        while True:
+            try:
+                answer: bytes = ray.get(self._coordinator.hello.remote(data))
+            except ray.exceptions.ActorUnavailableError:  # it begins anew
+                time.sleep(1.0)
+            else:
+                return answer
 
     def post(self, data: bytes) -> None:
         """See `Link`."""

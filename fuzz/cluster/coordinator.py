@@ -82,14 +82,16 @@ class Coordinator:
         """A worker takes its seat; whoever had it before is out."""
         now, seat = self._turn(), self.state.seats[hello.worker]
         self.state.begun = self.state.begun or now
-        seat.incarnation, seat.seq, seat.ended = seat.incarnation + 1, 0, False
+        # By the clock: a coordinator that began from an older state must give no number twice.
+        seat.incarnation, seat.seq, seat.ended = max(seat.incarnation + 1, int(now * 1e6)), 0, False
+        seat.holders += 1
         seat.node, seat.note, seat.heard, seat.since = hello.node, "", now, now
         self._failures.hold(hello.worker, [], now)
         self._failures.take_back(seat, now)
         for worker, place, found in hello.killed:
             self._kill(worker, place, found)
         self._changed = True
-        self._save()
+        self._save(wait=5.0 if hello.killed else 0.0)  # the worker forgets them then
         return Welcome(
             self.state.setup, seat.incarnation, seat.place, seat.arm, self._left(seat), frozenset(seat.passed),
             self._epoch, self.state.version, self.state.flags,

@@ -25,7 +25,11 @@ def killed(scratch: Path) -> list[Killed]:
     """What dead workers left in a folder; live ones are left alone."""
     found = []
     for journal in sorted(scratch.glob("*.jsonl")):
-        with flight.orphaned(journal) as dead:
+        left = None
+        with (
+            contextlib.suppress(FileNotFoundError),
+            flight.orphaned(journal) as dead,
+        ):  # its worker may be done just now
             left = flight.read(journal) if dead else None
         if left is not None:
             case = case_of(left, scratch.name)

@@ -95,7 +95,7 @@ def recorded(state: State, address: str, found: Summary, exit_code: int, how: re
     cluster = ClusterRecord(
         address=address,
         nodes=dict(Counter(seat.node for seat in seats if seat.node)),
-        restarts=sum(max(seat.incarnation - 1, 0) for seat in seats),
+        restarts=sum(max(seat.holders - 1, 0) for seat in seats),
         coordinator_restarts=state.restarts,
         arms=arms,
         notes={str(number): seat.note for number, seat in enumerate(seats) if seat.note},

@@ -19,7 +19,7 @@ MOST_PASSED = 64  # programs that killed a worker and are passed over in its bat
 class Seat(msgspec.Struct):
     """A worker's part of a campaign, whoever works it: it outlives processes and nodes.
 
-    `incarnation` counts who had it; only the last may report. `seq` is the last delta of that one, `place` how far it is, and
+    `incarnation` says who has it, of `holders` so far; only the last may report. `seq` is the last delta of that one, `place` how far it is, and
     `won` whether its turn on `arm`, begun at `since`, has yielded something new. `passed` are digests of programs that were
     in flight when it was killed. `heard` is when it was heard of last. `job` is what it shrinks for others.
     """
@@ -36,6 +36,7 @@ class Seat(msgspec.Struct):
     note: str = ""
     job: Failure | None = None
     ended: bool = False
+    holders: int = 0
 
 
 class Lease(msgspec.Struct):

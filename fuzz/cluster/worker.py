@@ -77,7 +77,7 @@ class Worker:
         self._running = self._out = self._anew = self._renew = False
         self._note, self._rest, self._next_report = "", REST, 0.0
         self._phase, self._since = "", time.monotonic()
-        self._counts = Counter[str]()
+        self._counts, self._counted = Counter[str](), welcome.place  # what was counted, up to which place
         self._told: set[str] = set()  # targets of which the coordinator knows limits and versions
 
     def _hello(self, node: str) -> Welcome:
@@ -124,7 +124,7 @@ class Worker:
         shard, place = self._at(self._wanted), self._place
         seed = batch_seed(self._setup.options.seed, self._target, self._number, place.batch)
         try:
-            self._running = True
+            self._running, self._counted = True, place
             shard.batch(seed, done(place, self._passed))
         except BaseException:
             self._place = self._here()
@@ -189,6 +189,7 @@ class Worker:
     def _event(self, event: str, **fields: Any) -> None:
         """Takes in what the shard says of itself, and looks whether it is time to report."""
         if event == "batch":
+            self._counted = self._here()
             counts = Counter[str](fields["counts"])
             self._outbox.count(counts - self._counts)
             self._counts = counts
@@ -238,7 +239,7 @@ class Worker:
             self._shard.until(self._deadline)
 
     def _send(self, *, free: bool, ended: bool = False) -> None:
-        self._outbox.close(self._arm, self._here())
+        self._outbox.close(self._arm, self._counted if self._running else self._place)
         report = self._outbox.report(free=free, holding=self._sharing.holding, note=self._note, ended=ended)
         self._next_report = time.monotonic() + self._setup.interval
         self._link.post(packed(report))
