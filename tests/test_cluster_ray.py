@@ -28,6 +28,7 @@ pytest.importorskip("ray", reason="no Ray: install the extra `ray`")
 import ray
 from ray.cluster_utils import Cluster as Nodes
 
+pytestmark = pytest.mark.slow
 WORKERS, ROUNDS = 2, 8
 
 

@@ -123,18 +123,26 @@ def test_a_printed_call_does_what_the_operator_does(expression: str) -> None:
     assert outcome(printed, program) == outcome(program, program)
 
 
+# Drawn because they are operators of their own, which no public spelling reaches; nor any of "Scalar" overloads.
+UNSPOKEN = frozenset("""
+aten.__iand__.Tensor aten.__ilshift__.Tensor aten.__ior__.Tensor aten.__irshift__.Tensor aten.__ixor__.Tensor
+aten._reshape_alias.default aten.hardtanh.default aten.hardtanh_.default aten.matrix_H.default aten.numpy_T.default
+aten.relu6.default aten.relu6_.default
+""".split())  # noqa: SIM905 # fmt: skip
 # Lists of tensors have no public spelling; a number among the parameters would be an argument of the function; assigned
-# `.data` is seen by a tracer only as Python source has it.
-PLAIN = Limits(numbers=False, raising=False, banned_ops=frozenset({SET_DATA, *(write.op for write in lists.WRITES)}))
+# `.data` is seen by a tracer only as Python source has it, and a part of a source as one of its storage.
+BANNED = {SET_DATA, "aten.set_.source_Tensor_storage_offset", *(write.op for write in lists.WRITES)}
+PLAIN = Limits(numbers=False, raising=False, banned_ops=frozenset(BANNED))
 
 
 @settings(max_examples=100, deadline=None)
 @given(programs(PLAIN))
-def test_a_generated_program_prints_as_what_it_does_with_no_verbatim_operator(program: Program) -> None:
+def test_a_generated_program_prints_as_what_it_does_with_few_verbatim_operators(program: Program) -> None:
     printed = load(program)
     assert dispatched(printed, program) == dispatched(program, program)
     assert outcome(printed, program) == outcome(program, program)
-    assert "torch.ops" not in function(program)
+    verbatim = {op for op in re.findall(r"torch\.ops\.([\w.]+)\(", function(program)) if ".Scalar" not in op}
+    assert verbatim <= UNSPOKEN
 
 
 def test_there_are_many_operators_and_most_are_printed_as_public_functions() -> None:

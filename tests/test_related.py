@@ -109,6 +109,9 @@ class Here:
 
     def refresh(self) -> None: ...
 
+    def tally(self) -> dict[str, int]:
+        return {}
+
 
 def test_a_worker_compares_too() -> None:
     judged = worker.judge(Task("wobbling", program(), exact=False, relation="copied-write"))
