@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from executor.args import Ref
+from executor.jit import jit
 from executor.passes.functional import out_of_place
+from executor.pipeline import Aliases
 from executor.program import Iota, Param, Storage
 from executor.recorder import Recorder, outputs_tree
 from executor.tracing import trace
@@ -42,3 +44,15 @@ def test_keyword_arguments_stay() -> None:
         (("rounding_mode", "floor"),),
     ]
     assert meaning(found) == meaning(program)
+
+
+@pytest.mark.parametrize("aliases", ["barrier", "blend", "auto"])
+def test_memory_laid_out_like_a_computed_tensor_does_not_wait_for_it(aliases: Aliases) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        made = x.new_zeros([3])
+        made[0].copy_(x[0])
+        other = made.as_strided([3], [1], 0).new_empty_strided([3], [1])
+        other.copy_(made)
+        return torch.zeros_like(other) + other
+
+    assert jit(fn, aliases=aliases)(torch.ones(1)).tolist() == [1, 0, 0]

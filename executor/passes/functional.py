@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from executor.program import Program
 
 
+# Memory without contents, laid out by what an operand is like: made of numbers, so that it does not wait for the operand.
+_LIKE_ANOTHER = frozenset({"aten.empty_like.default", "aten.new_empty.default", "aten.new_empty_strided.default"})
+
+
 def out_of_place(program: Program) -> Program:
     """The same program whose writes are copies."""
     memory = MemorySSA.of(program)
@@ -29,6 +33,8 @@ def out_of_place(program: Program) -> Program:
     for i, call in enumerate(program.calls):
         if memory.accesses[i].writes:
             _write(builder, call, memory)
+        elif call.op in _LIKE_ANOTHER:
+            builder.empty(call.results[0], call.source)
         elif memory.accesses[i].address:
             builder.calls.append(call)
         elif call.op == "aten.reshape.default":
