@@ -104,7 +104,19 @@ class Copies:
         self.bases.append(base)
 
 
-class Rebase(torch.autograd.Function):
+class FromSource(torch.autograd.Function):
+    """A function of a tensor and a source, of which the source gets the gradient."""
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, *grads: torch.Tensor | None
+    ) -> tuple[None, torch.Tensor | None]:
+        """All of the gradient goes to the source."""
+        del ctx
+        return None, grads[0]
+
+
+class Rebase(FromSource):
     """Gives a tensor the history of another one of the same shape, as if that had been copied into it; no element moves."""
 
     @staticmethod
@@ -114,14 +126,6 @@ class Rebase(torch.autograd.Function):
         ctx.mark_dirty(target)
         ctx.set_materialize_grads(False)
         return target
-
-    @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, *grads: torch.Tensor | None
-    ) -> tuple[None, torch.Tensor | None]:
-        """All of the gradient goes to the source."""
-        del ctx
-        return None, grads[0]
 
 
 def view(base: torch.Tensor, whole: Value, part: Value, kind: Kind) -> torch.Tensor:

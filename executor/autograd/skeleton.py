@@ -14,7 +14,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from executor.args import refs, to_python
-from executor.autograd.relations import Counter, Rebase
+from executor.autograd.relations import Counter, FromSource, Rebase
 from executor.facts import operand_list
 from executor.interpreter import step
 
@@ -181,7 +181,7 @@ def like(tensor: torch.Tensor) -> Like:
     return Like(tensor.shape, tensor.dtype, tensor.device)
 
 
-class Attached(torch.autograd.Function):
+class Attached(FromSource):
     """A view whose gradient is another tensor's."""
 
     @staticmethod
@@ -190,14 +190,6 @@ class Attached(torch.autograd.Function):
         del source
         ctx.set_materialize_grads(False)
         return view
-
-    @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, *grads: torch.Tensor | None
-    ) -> tuple[None, torch.Tensor | None]:
-        """All of the gradient goes to the source."""
-        del ctx
-        return None, grads[0]
 
 
 def _history_of(tensor: torch.Tensor) -> object:

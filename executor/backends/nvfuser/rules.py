@@ -119,8 +119,10 @@ def _idle(memory: MemorySSA, call: Call) -> str | None:
 
 def _mixed(program: Program, call: Call) -> str | None:
     """NvFuser's compiler fails on reductions of one tensor that begin with different values, a sum and a maximum, say."""
-    first = next((REDUCTIONS[other.op] for other in program.calls if other.op in REDUCTIONS), None)
-    if call.op not in REDUCTIONS or REDUCTIONS[call.op] == first:
+    if call.op not in REDUCTIONS:
+        return None
+    first = next(REDUCTIONS[other.op] for other in program.calls if other.op in REDUCTIONS)
+    if REDUCTIONS[call.op] == first:
         return None
     return f"{call.op} is another kind of reduction than the first one, a {first}"
 
