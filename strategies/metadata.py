@@ -77,7 +77,8 @@ def _unsqueeze(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
 
 
 def _squeeze(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
-    return [(dim,) for dim, n in enumerate(scope.tensor(index).shape) if n == 1]
+    tensor = scope.tensor(index)
+    return [] if _lazy(tensor) else [(dim,) for dim, n in enumerate(tensor.shape) if n == 1]
 
 
 def _squeeze_some(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
@@ -126,6 +127,11 @@ def _data(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
 
 
 def _lazy(tensor: torch.Tensor) -> bool:
+    """Whether elements are conjugated or negated as they are read.
+
+    Of such a tensor `squeeze_` of some dimensions and `resize_as_` make a plain copy, change that, and write it back as if the
+    tensor were contiguous: over what lies between its elements, with a warning from `Resize.cpp`.
+    """
     return bool(tensor.is_conj() or tensor.is_neg())
 
 
@@ -157,6 +163,8 @@ def _resize(draw: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
 
 
 def _resize_as(_: Draw, scope: Scope, index: int) -> list[tuple[Any, ...]]:
+    if _lazy(scope.tensor(index)):
+        return []
     room = _room(scope, index) - int(scope.tensor(index).storage_offset())
     return [(other,) for other in map(scope.tensor, range(scope.count)) if 0 < other.numel() <= room]
 
