@@ -2,22 +2,29 @@
 
     python -m benchmarks.cluster [--target null] [--seconds 30] [--rounds 3] [--workers 2]
     python -m benchmarks.cluster --findings --target aot_eager --seconds 1200
+    python -m benchmarks.cluster --gpus 1,2 --target pipeline:nvfuser --seconds 45 --rounds 1 --workers 4
 
 The first prints programs per second of both with equally many workers, in turn, and the ratio of the medians; the campaign on
 Ray draws without swarm profiles, so that both judge programs alike. Exits with 1 if it is slower by more than a tenth.
 The second prints what campaigns with one worker and with two find: how often each kind of failure was shrunk (symptom, detail, stage),
 and which kinds only one of them found. No flags are on.
+The third prints programs per second with each number of GPUs and `--workers` on each, and how many times the first of
+the rates the last is: of all the time, and without its first third, in which compilers start. The GPUs are declared to Ray, which
+gives each worker its part of one; a target that needs none runs anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,17 +37,19 @@ from fuzz.options import NO_FLAGS, options
 from fuzz.record import TargetRecord, load
 
 SLOWER = 0.9  # of the other's programs per second
+_QUIET = {"runtime_env": environment(local=True), "log_to_driver": False, "logging_level": "ERROR"}
 
 
-def on_ray(target: str, seconds: float, workers: int, seed: int) -> TargetRecord:
-    """What a campaign on the cluster did."""
+def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0.0) -> TargetRecord:
+    """What a campaign on the cluster did; what went wrong is printed."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         chosen = options(
             names=[target], budget=f"{seconds}s", profile="dev", seed=str(seed), only=None, workers=workers, batches=0,
             run=str(run), corpus=str(Path(folder, "corpus")), root=Path(folder), flags=NO_FLAGS,
         )  # fmt: skip
-        campaign(chosen, Cluster(address="given", workers=workers), lambda line: None)
+        ended = campaign(chosen, Cluster(address="given", workers=workers, gpus=gpus), lambda line: None)
+        print(*(line for line in ended.lines if line.startswith(("ERROR", "worker "))), sep="\n", end="")
         return load(run).targets[target]
 
 
@@ -90,6 +99,49 @@ def findings(target: str, seconds: float) -> None:
     print(f"kinds of failures: {len(mine)} and {len(theirs)}, {len(mine.keys() & theirs.keys())} of them in both")
 
 
+def scaling(target: str, seconds: float, workers: int, rounds: int, gpus: list[int]) -> None:
+    """Prints programs per second with so many workers on each of 1, 2, ... GPUs, and the ratio of the last to the first."""
+    rates: dict[int, list[tuple[float, float]]] = {number: [] for number in gpus}
+    for seed in range(rounds):
+        for number in gpus:
+            with one_node(number, number * workers), patch("fuzz.cluster.start.interval", lambda *_: 1.0):
+                found = on_ray(target, seconds, number * workers, seed, 1 / workers)
+            late = [rate for second, rate in found.throughput if second > seconds / 3]
+            rates[number].append((found.programs / found.seconds, statistics.mean(late) if late else 0.0))
+            print(f"{target}, {number} GPUs, {workers} workers on each: {found.programs} programs in {found.seconds:.1f} s, "
+                  f"{rates[number][-1][0]:.1f} a second, {rates[number][-1][1]:.1f} once all had begun", flush=True)  # fmt: skip
+    ratios = [
+        statistics.median(every[part] for every in rates[gpus[-1]])
+        / statistics.median(every[part] for every in rates[gpus[0]])
+        for part in range(2)
+    ]
+    print(f"{gpus[-1]} GPUs / {gpus[0]}: {ratios[0]:.3f} of the medians, {ratios[1]:.3f} once all had begun")
+
+
+@contextmanager
+def two_nodes(workers: int) -> Iterator[None]:
+    """Ray on two nodes of this machine, with room for so many workers."""
+    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes.add_node(num_cpus=max(workers - 1, 1))
+    ray.init(address=nodes.address, **_QUIET)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@contextmanager
+def one_node(gpus: int, workers: int) -> Iterator[None]:
+    """Ray on this machine, with these GPUs, whether they are there or not."""
+    cores = max(workers, os.cpu_count() or 1)
+    ray.init("local", num_cpus=cores, num_gpus=gpus, include_dashboard=False, **_QUIET)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
 def main() -> int:
     """Prints what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -98,19 +150,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--findings", action="store_true", help="what one worker and what two find")
+    parser.add_argument("--gpus", help="numbers of GPUs to compare, such as 1,2")
     arguments = parser.parse_args()
-    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    nodes.add_node(num_cpus=max(arguments.workers - 1, 1))
-    ray.init(address=nodes.address, runtime_env=environment(local=True), log_to_driver=False, logging_level="ERROR")
-    try:
+    target, seconds, workers, rounds = arguments.target, arguments.seconds, arguments.workers, arguments.rounds
+    if arguments.gpus:
+        scaling(target, seconds, workers, rounds, [int(number) for number in arguments.gpus.split(",")])
+        return 0
+    with two_nodes(workers):
         if arguments.findings:
-            findings(arguments.target, arguments.seconds)
+            findings(target, seconds)
             return 0
-        fast = throughput(arguments.target, arguments.seconds, arguments.workers, arguments.rounds)
-        return int(not fast)
-    finally:
-        ray.shutdown()
-        nodes.shutdown()
+        return int(not throughput(target, seconds, workers, rounds))
 
 
 if __name__ == "__main__":
