@@ -49,7 +49,9 @@ def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0
             run=str(run), corpus=str(Path(folder, "corpus")), root=Path(folder), flags=NO_FLAGS,
         )  # fmt: skip
         ended = campaign(chosen, Cluster(address="given", workers=workers, gpus=gpus), lambda line: None)
-        print(*(line for line in ended.lines if line.startswith(("ERROR", "worker "))), sep="\n", end="")
+        for line in ended.lines:
+            if line.startswith(("ERROR", "worker ")):
+                print(line)
         return load(run).targets[target]
 
 
