@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import torch
 
 from executor.args import Arg, List, Ref, Tuple, to_arg
@@ -153,14 +152,28 @@ class Recorder:
         same = next((i for i in reversed(near) if self.values[i] == geometry), None)
         if same is not None:
             return same
-        kind = (geometry.dtype, geometry.conj, geometry.neg)
-        base = next((i for i in near if (self.values[i].dtype, self.values[i].conj, self.values[i].neg) == kind), None)
-        if base is None:
-            raise TraceError("a tensor that no operator made lies, as another dtype, on the memory of another one")
+        base = self._of_kind(geometry, near)
         sizes, strides = List(geometry.shape), List(geometry.strides)
-        self.calls.append(Call("aten.as_strided.default", (Ref(base), sizes, strides, geometry.offset)))
+        return self._view("aten.as_strided.default", tensor, Ref(base), sizes, strides, geometry.offset)
+
+    def _of_kind(self, geometry: Value, near: Sequence[int]) -> int:
+        """One of the values `near` that has this dtype and these lazy bits, or a view of one that has."""
+        alike = [i for i in near if self.values[i].dtype == geometry.dtype]
+        if not alike:
+            raise TraceError("a tensor that no operator made lies, as another dtype, on the memory of another one")
+        lazy = geometry.conj, geometry.neg
+        found = next((i for i in alike if (self.values[i].conj, self.values[i].neg) == lazy), alike[0])
+        with torch.no_grad():
+            if self.values[found].conj is not geometry.conj:
+                found = self._view("aten._conj.default", self.tensors[found].conj(), Ref(found))
+            if self.values[found].neg is not geometry.neg:
+                found = self._view("aten._neg_view.default", torch._neg_view(self.tensors[found]), Ref(found))
+        return found
+
+    def _view(self, op: str, tensor: torch.Tensor, *args: Arg) -> int:
+        """Records the view that makes this tensor, which nobody knew."""
         index = self._add(tensor)
-        self.calls[-1] = msgspec.structs.replace(self.calls[-1], results=(index,))
+        self.calls.append(Call(op, args, results=(index,)))
         return index
 
     def _home(self, tensor: torch.Tensor) -> int:

@@ -66,9 +66,28 @@ def complex_window() -> Made:
     return [a, torch.arange(1.0, 3.0).to(torch.complex64)[1]], [a]
 
 
+def lazy(view: Callable[[torch.Tensor], torch.Tensor]) -> Make:
+    """A leaf, and a view of the second of two complex numbers; nothing else is known of that one's memory."""
+
+    def make() -> Made:
+        a = leaf(start=3)
+        return [a, view((torch.arange(1.0, 3.0) * (1 + 2j)).to(torch.complex64)[1])], [a]
+
+    return make
+
+
+def a_and_written(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    b.add_(a)
+    return a
+
+
 FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     # The history of c is made anew from the base of b, which is no argument.
     (lambda a, b: (c := b.conj(), b.add_(a), c + a)[1:], complex_window),
+    # Here the base that gets a history has other lazy bits than the argument.
+    (a_and_written, lazy(torch.conj)),
+    (a_and_written, lazy(torch._neg_view)),
+    (lambda a, b: (c := b * a, b.add_(a), c, b * 2)[2:], lazy(lambda b: torch._neg_view(b.conj()))),
     (lambda a: a * 3, leaves((4,))),
     (lambda a: (a * 3, a, a.detach(), a.sum(), torch.ones(2)), leaves((2, 2))),
     (lambda a, b: (a * b, (a > b)), leaves((4,), (4,))),
