@@ -251,6 +251,83 @@ def overlapping_inputs() -> str:
     return at_sizes((8, 1 << 20), trial)
 
 
+@fact("`T + S` returned, `T + 10` stored early to T; S is the same memory", "refused: S may be loaded after the store")
+def two_names() -> str:
+    def trial(n: int) -> str:
+        x = ramp(n)
+        expected = (x * 2, x + 10)
+
+        def build(fd: Any, t: Any, s: Any) -> None:
+            fd.add_output(fd.ops.add(t, s))
+            fd.add_output(fd.ops.add(t, 10.0), t)
+
+        (out,) = run(build, [x, x.view(-1)])
+        return right((out, expected[0]), (x, expected[1]))
+
+    return at_sizes((8, 4096, 1 << 20), trial)
+
+
+@fact("`T + 1` returned, `S * 2` stored early to T", "refused: T may be loaded after the store")
+def loaded_late() -> str:
+    def trial(n: int) -> str:
+        x, y = ramp(n), ramp(n) * 3
+        expected = (x + 1, y * 2)
+
+        def build(fd: Any, t: Any, s: Any) -> None:
+            fd.add_output(fd.ops.mul(s, 2.0), t)
+            fd.add_output(fd.ops.add(t, 1.0))
+
+        (out,) = run(build, [x, y])
+        return right((out, expected[0]), (x, expected[1]))
+
+    return at_sizes((8, 4096, 1 << 20), trial)
+
+
+@fact("`set(T + 1)` returned, `T + 1` stored early", "a value leaves as it is only if no copy of it does")
+def beside_its_copy() -> str:
+    def build(fd: Any, t: Any) -> None:
+        made = fd.ops.add(t, 1.0)
+        fd.add_output(fd.ops.set(made))
+        fd.add_output(made, t)
+
+    x = ramp(64)
+    expected = x + 1
+    made = run(build, [x])
+    return f"{len(made)} of 1 outputs handed out, the store is {right((x, expected))}"
+
+
+@fact(
+    "a bool cast to bfloat16, from which more is computed in float32", "where the compiler fails, calls run one by one"
+)
+def cast_twice() -> str:
+    from nvfuser_direct import DataType
+
+    x = ramp(3) > 0
+
+    def build(fd: Any, t: Any) -> None:
+        half = fd.ops.cast(t, DataType.BFloat16)
+        a, b = fd.ops.cast(half, DataType.Float), fd.ops.cast(half, DataType.Float)
+        fd.add_output(fd.ops.cast(fd.ops.add(a, fd.ops.mul(fd.ops.sub(b, a), 0.0)), DataType.BFloat16))
+
+    (out,) = run(build, [x])
+    return right((out, x.to(torch.bfloat16)))
+
+
+@fact("sum over the rows of a product of two broadcasts", "likewise")
+def sum_of_broadcasts() -> str:
+    def trial(n: int) -> str:
+        x, y = ramp(2, n), ramp(2, n) + 31
+
+        def build(fd: Any, a: Any, b: Any) -> None:
+            wide = fd.ops.mul(fd.ops.broadcast(a, [True, False, False]), fd.ops.broadcast(b, [False, True, False]))
+            fd.add_output(fd.ops.sum(wide, dims=[2]))
+
+        (out,) = run(build, [x, y])
+        return right((out, (x * y[:, None]).sum(2)))
+
+    return _by_outcome({n: _tried(partial(trial, n)) for n in (3, 4, 5, 8, 33)})
+
+
 @fact("`slice` by a step", "left to the host")
 def stepped_slice() -> str:
     (out,) = run(lambda fd, t: fd.add_output(fd.ops.slice(t, [0], [8], [2])), [ramp(8)])

@@ -2,8 +2,9 @@
 
 Such a store lands at any moment after its value is known, so nobody may look at what it overwrites but the thread that
 overwrites it. That holds if the region is one kernel (which its backend sees to), if no call on the host comes in
-between, and if the index maps from the target to whatever leaves the region, composed, are the identity. Shapes alone
-often tell; where they don't, small tensors are listed element by element (`executor/elements.py`).
+between, if that thread has loaded all that it reads of the target before it has the value to store, and if the index
+maps from the target to whatever leaves the region, composed, are the identity. Shapes alone often tell; where they
+don't, small tensors are listed element by element (`executor/elements.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from executor.args import refs
 from executor.elements import at_own_positions, crosses, elementwise, squeezed
-from executor.facts import facts, operand_list
+from executor.facts import facts, loads, operand_list
 from executor.geometry import Overlap, WriteKind, overlap, write_kind
 from executor.memory_ssa import footprint
 
@@ -44,8 +45,13 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     seen = _seen_by_others(found, memory, store, region)
     if seen is not None:
         return seen
-    moved = _other_inputs(memory, region, target) or _other_positions(memory, region, store)
-    return None if moved is None or at_own_positions(memory, region, store) else moved
+    late = _late_loads(memory, region, store)
+    moved = (
+        _other_inputs(memory, region, target)
+        or _other_positions(memory, region, store)
+        or ("its target may be loaded after it is stored, for a value that leaves the region" if late else None)
+    )
+    return None if moved is None or at_own_positions(memory, region, store, late) else moved
 
 
 def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set[int]) -> str | None:
@@ -66,6 +72,25 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
     if memory.owner.get(values[target].storage) in region:
         return "its target is computed in the region"
     return None
+
+
+def _late_loads(memory: MemorySSA, region: set[int], store: int) -> set[int]:
+    """The inputs that meet the target, that something which leaves the region needs, and the stored value does not."""
+    calls, values = [memory.program.calls[i] for i in region], memory.program.values
+    target, stored = operand_list(memory.program.calls[store])
+    late = loads(calls, values, _leaving(memory, region, store)) - loads(calls, values, {stored})
+    return {v for v in late if _meets(values[v], values[target])}
+
+
+def _leaving(memory: MemorySSA, region: set[int], store: int) -> set[int]:
+    """What somebody needs outside the region, or what its views are of; what the store needs is not counted."""
+    outside = {_root(memory, v) for v in refs(memory.program.outputs)} | {
+        _root(memory, v)
+        for i, call in enumerate(memory.program.calls)
+        if i not in region and i != store and not memory.accesses[i].address
+        for v in operand_list(call)
+    }
+    return {v for v in outside if memory.owner.get(memory.program.values[v].storage) in region}
 
 
 def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | None:
@@ -117,12 +142,7 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int) -> str | N
             and values[used[0]].dtype == values[call.results[0]].dtype
         ):
             copies.update(call.results)
-    outside = {_root(memory, v) for v in refs(program.outputs)} | {
-        _root(memory, v)
-        for i, call in enumerate(program.calls)
-        if i not in region and i != store and not memory.accesses[i].address
-        for v in operand_list(call)
-    }
+    outside = _leaving(memory, region, store)
     if not outside.isdisjoint(reached & waiting):
         return "what is read of its target waits for a reduction and leaves the region"
     outside.update(_root(memory, v) for v in operand_list(program.calls[store]))

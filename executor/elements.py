@@ -63,17 +63,18 @@ def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(n for n in shape if n != 1)
 
 
-def at_own_positions(memory: MemorySSA, region: set[int], store: int) -> bool:
+def at_own_positions(memory: MemorySSA, region: set[int], store: int, late: set[int]) -> bool:
     """Whether whatever leaves the region depends, of the target of `store`, on what lies at its own position only.
 
     Such an element is computed by the thread that overwrites what it depends on. For that, outputs and all on the way
     to them must have the target's shape, up to dimensions of size 1; the stored value alone may come through any
     shapes, since it cannot be stored before it is known. Nor may they wait for a reduction, even one of something else:
     threads that wait may load the target again when they go on (seen on nvFuser for `T * sum(X)`). Nor may an output that depends on the target be reached from
-    it by moves alone: it might be the target. False if in doubt.
+    it by moves alone: it might be the target. `late` are inputs for which the stored value does not wait, so that what is
+    read of the target through them may be read too late. False if in doubt.
     """
     try:
-        return _Listing(memory, region, store).is_safe()
+        return _Listing(memory, region, store, late).is_safe()
     except _Unknown:
         return False
 
@@ -81,8 +82,8 @@ def at_own_positions(memory: MemorySSA, region: set[int], store: int) -> bool:
 class _Listing:
     """The dependences of the values of one region on the target of one store."""
 
-    def __init__(self, memory: MemorySSA, region: set[int], store: int) -> None:
-        self.memory, self.region, self.store = memory, region, store
+    def __init__(self, memory: MemorySSA, region: set[int], store: int, late: set[int]) -> None:
+        self.memory, self.region, self.store, self.late = memory, region, store, late
         self.program, self.values = memory.program, memory.program.values
         self.target = self.values[memory.accesses[store].writes[0]]
         self.made = {self.values[r].storage: r for i in region for r in self.program.calls[i].results}
@@ -125,7 +126,10 @@ class _Listing:
         value = self.values[v]
         result = self.made.get(value.storage)
         if result is None:
-            return _kept([self._in_target(value)]) if value.storage == self.target.storage else []
+            if value.storage != self.target.storage:
+                return []
+            found = self._in_target(value)
+            return _kept([np.where(found == -1, -1, _ELSEWHERE) if v in self.late else found])
         if result not in self.found or not value.numel:
             return []
         where = self._within(v, result)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from executor.args import Arg, Dict, List, Ref, Tuple, children, refs
+from executor.args import collect, refs
 from executor.program import Call, Value
 from executor.schema import effects, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 UPDATE_ALIASES = "aliasfuzz.update_aliases.default"
 
@@ -83,18 +83,26 @@ def _is_single(op: str) -> bool:
     return len(returns) == 1 and str(returns[0].type) == "Tensor"
 
 
-def access(values: tuple[Value, ...] | list[Value], call: Call) -> Access:
+def access(values: Sequence[Value], call: Call) -> Access:
     """What a call does to memory. A view that had to copy (`reshape`) reads; any other only computes an address."""
+    asked = _asked_of(call)
+    if asked.may_view and call.results:
+        home = values[asked.operands[0]].storage
+        if all(values[i].storage == home for i in call.results):
+            return _ADDRESS
+    return asked.access
+
+
+_ADDRESS = Access((), (), address=True)
+
+
+def _own_access(call: Call, operands: tuple[int, ...]) -> Access:
+    """What a call does to memory if none of its results is a view."""
     known = facts(call.op)
     if known.written:
         return _mixed_access(call, known)
-    operands = operand_list(call)
     if known.uninitialised or known.metadata:
         return Access((), (), address=known.uninitialised)
-    if known.views and operands and call.results:
-        home = values[operands[0]].storage
-        if all(values[i].storage == home for i in call.results):
-            return Access((), (), address=True)
     return Access(tuple(dict.fromkeys(operands)), (), address=False)
 
 
@@ -111,38 +119,59 @@ def _mixed_access(call: Call, known: Facts) -> Access:
 
 
 def operand_list(call: Call) -> tuple[int, ...]:
-    """Indices of the values among the arguments, in order.
+    """Indices of the values among the arguments, in order."""
+    return _asked_of(call).operands
 
-    Passes ask this of one call many times, so it is kept for the calls that were asked of lately.
-    """
+
+def loads(calls: Iterable[Call], values: Sequence[Value], wanted: Iterable[int]) -> set[int]:
+    """The values outside these calls that they read to compute those that are wanted."""
+    reads = {
+        values[r].storage: what.reads
+        for call in calls
+        if not (what := access(values, call)).address
+        for r in call.results
+    }
+    found: set[int] = set()
+    seen: set[int] = set()
+    left = list(wanted)
+    while left:
+        v = left.pop()
+        home = values[v].storage
+        if home not in reads:
+            found.add(v)
+        elif home not in seen:
+            seen.add(home)
+            left += reads[home]
+    return found
+
+
+class _Asked(NamedTuple):
+    """What depends on a call alone: its operands, its access unless it is a view, and whether it may be one."""
+
+    call: Call
+    operands: tuple[int, ...]
+    access: Access
+    may_view: bool
+
+
+def _asked_of(call: Call) -> _Asked:
+    """What passes ask of one call many times, kept for the calls that were asked of lately."""
     known = _asked.get(id(call))
-    if known is not None and known[0] is call:
-        return known[1]
+    if known is not None and known.call is call:
+        return known
     found: list[int] = []
-    _collect(call.args, found)
-    for _, arg in call.kwargs:
-        _collect((arg,), found)
+    collect(call.args, found)
+    collect([arg for _, arg in call.kwargs], found)
+    operands, what = tuple(found), facts(call.op)
+    may_view = what.views and bool(operands) and not (what.written or what.uninitialised or what.metadata)
     if len(_asked) >= _KEPT:
         _asked.clear()
-    operands = tuple(found)
-    _asked[id(call)] = call, operands
-    return operands
+    known = _asked[id(call)] = _Asked(call, operands, _own_access(call, operands), may_view)
+    return known
 
 
 _KEPT = 4096
-_asked: dict[int, tuple[Call, tuple[int, ...]]] = {}  # by identity; the call is kept, so that no other has its id
-
-
-def _collect(items: Iterable[Arg], found: list[int]) -> None:
-    """What `refs` yields, without a generator for each node: passes ask this for every call."""
-    for item in items:
-        if isinstance(item, Ref):
-            found.append(item.index)
-        elif isinstance(item, _CONTAINERS):
-            _collect(children(item), found)
-
-
-_CONTAINERS = (List, Tuple, Dict)
+_asked: dict[int, _Asked] = {}  # by identity; the call is kept, so that no other has its id
 
 
 def _functional(op: str) -> str | None:

@@ -140,6 +140,9 @@ class Compilation:
         lines = lines or ["no barriers"]
         if self.refused:
             lines += ["on the host:", *(f"    {_who(call)}: {why}" for call, why in self.refused)]
+        for region, kernel in self._kernels:
+            if isinstance(kernel, Detailed) and kernel.failure:
+                lines.append(f"region {region.level} runs call by call, since its compiler failed: {kernel.failure}")
         return "\n".join([*lines, self.note] if self.note else lines)
 
 

@@ -33,7 +33,11 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "through a reshape and back": (lambda x, _: x.copy_((x.view(-1) + 1).view(3, 3) * 2), (3, 3)),
     "through a transposition and back": (lambda x, _: x.t().copy_((x * 2).t() + 1), (3, 2)),
     "a view of it in another shape": (lambda x, _: x.view(-1).copy_((x + 1).view(-1) * 2), (2, 3)),
-    "an output without the size 1": (lambda x, _: (x.squeeze(1) * 2, x.add_(1))[0], (4, 1)),
+    "an output without the size 1": (lambda x, _: ((x * 2).squeeze(1) + 1, x.add_(1))[0], (4, 1)),
+    "stored when all that is read of it is known": (
+        lambda x, y: ((x * y).squeeze(1) + 1, x.copy_((x.squeeze(1) + y.squeeze(1)).unsqueeze(1) * x))[0],
+        (4, 1),
+    ),
     "an output with one more size 1": (lambda x, _: ((x * 2).unsqueeze(0) + 1, x.add_(1))[0], (4,)),
     "a sum over a size 1": (lambda x, _: (x.sum(1) * 2, x.add_(1))[0], (4, 1)),
     "a sum of one element": (lambda x, _: x.copy_(x.sum() * 2), ()),
@@ -56,6 +60,8 @@ ALLOWED: dict[str, tuple[Pair, tuple[int, ...]]] = {
     ),
 }
 REFUSED: dict[str, tuple[Pair, tuple[int, ...]]] = {
+    "loaded under another name": (lambda x, _: (x.squeeze(1) * 2, x.add_(1))[0], (4, 1)),
+    "loaded for an output alone": (lambda x, y: (x + 1, x.copy_(y * 2))[0], (4,)),
     "permuted by a copy": (lambda x, _: (torch.permute_copy(x, (1, 0)) + 1, x.add_(1))[0], (3, 3)),
     "transposed once": (lambda x, _: x.copy_((x * 2).t() + 1), (3, 3)),
     "reshaped to other threads": (lambda x, _: ((x * 2).view(-1) + 1, x.add_(1))[0], (2, 3)),

@@ -13,8 +13,9 @@ import torch
 from aliasfuzz import kernels
 from executor import targets
 from executor.backends.base import Backend, Detail
-from executor.backends.nvfuser import NvFuser, rules
-from executor.backends.nvfuser.body import body_of
+from executor.backends.nvfuser import NvFuser, fusion, rules
+from executor.backends.nvfuser.backend import FusedKernel
+from executor.backends.nvfuser.body import Body, body_of
 from executor.backends.nvfuser.definition import common_dtype, define
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
 from executor.backends.nvfuser.fusion import Tally, fusion_of, kernel_names
@@ -251,13 +252,77 @@ def test_what_is_stored_early_leaves_without_a_copy_once() -> None:
     assert left(fn, torch.ones(4), early=False) == [True, True]
 
 
-def test_a_value_that_leaves_twice_is_copied_the_second_time() -> None:
-    def fn(x: torch.Tensor, y: torch.Tensor) -> None:
+def test_a_value_that_leaves_twice_is_copied() -> None:
+    def twice(x: torch.Tensor, y: torch.Tensor) -> None:
         new = x.sin()
         x.copy_(new)
         y.copy_(new)
 
-    assert left(fn, torch.ones(4), torch.ones(4), early=True) == [False, True]
+    def beside_a_copy_of_it(x: torch.Tensor) -> torch.Tensor:
+        return x.sin_().clone()
+
+    assert left(twice, torch.ones(4), torch.ones(4), early=True) == [True, True]
+    assert left(beside_a_copy_of_it, torch.ones(4), early=True) == [True, True]
+
+
+class Failing:
+    """An nvFuser whose compiler fails with a message: on definitions that store early, or on all."""
+
+    def __init__(self, message: str, *, early_only: bool = False) -> None:
+        self.message, self.early_only = message, early_only
+
+    def define(self, _: object, body: Body, *, early: bool) -> MagicMock:
+        """In the place of `definition.define`."""
+        fd = MagicMock()
+        fd.execute.side_effect = RuntimeError(self.message)
+        if self.early_only and not early:
+            fd.execute.side_effect = lambda inputs, **_: [inputs[0] + 1 for _ in (*body.outputs, *body.early)]
+        return fd
+
+
+ASSERT = "INTERNAL ASSERT FAILED at segmenter.cpp:1, please report a bug\nExpected nothing of the kind\nframe #0"
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, found: Failing, *, validate: bool = False) -> FusedKernel:
+    """The kernel of `x.add_(1); return x.mul(1).clone()` with an early store, over that nvFuser."""
+    monkeypatch.setattr(fusion, "define", found.define)
+    monkeypatch.setattr(fusion, "nvfuser", MagicMock())
+    fusion.fusion_of.cache_clear()
+    found_, memory = compiled(lambda x: x.add_(1) * 1, torch.ones(4))
+    stores = frozenset(i for i in range(len(found_.program.calls)) if memory.stored(i) is not None)
+    (region,) = [s for s in Layout(found_._replace(early=stores), memory).run() if isinstance(s, Region)]
+    assert len(region.early) == 1
+    return FusedKernel(region, validate=validate)
+
+
+def test_a_region_on_which_the_compiler_fails_runs_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, x = failing(monkeypatch, Failing(ASSERT)), torch.arange(4.0)
+    before = fusion.cache_info().failures
+    for count in (1, 2):
+        (out,) = kernel([x])
+        assert x.tolist() == [count + i for i in range(4)]
+        assert out.tolist() == x.tolist()
+        assert out.untyped_storage()._cdata != x.untyped_storage()._cdata
+    assert kernel.failure == "Expected nothing of the kind"
+    assert fusion.cache_info().failures == before + 1
+    assert kernel.detail().kernels == ()
+
+
+def test_where_early_stores_fail_to_compile_late_ones_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, x = failing(monkeypatch, Failing(ASSERT, early_only=True)), torch.arange(4.0)
+    (out,) = kernel([x])
+    assert (x.tolist(), out.tolist(), kernel.failure) == ([1, 2, 3, 4], [1, 2, 3, 4], "")
+
+
+def test_the_second_oracle_shows_the_compilers_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(fusion.CompilerError, match="nothing of the kind"):
+        failing(monkeypatch, Failing(ASSERT), validate=True)([torch.arange(4.0)])
+
+
+def test_errors_of_kernels_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "INTERNAL ASSERT FAILED at compiled_kernel.cpp:1\nExpected CUDA_SUCCESS. CUDA error: misaligned address"
+    with pytest.raises(RuntimeError, match="misaligned"):
+        failing(monkeypatch, Failing(message))([torch.arange(4.0)])
 
 
 def test_kernel_names() -> None:

@@ -42,6 +42,11 @@ class Detailed(ABC):
     def detail(self) -> Detail:
         """Its generated code, and what else there is."""
 
+    @property
+    def failure(self) -> str:
+        """Why it runs call by call, if its backend's compiler failed on it; empty if it did not."""
+        return ""
+
 
 class Backend(ABC):
     """Compiles regions. It says by rule what it takes; everything else runs eagerly between its regions."""

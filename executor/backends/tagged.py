@@ -21,7 +21,7 @@ import torch
 
 from executor.args import Ref, refs, rename, to_python
 from executor.elements import REDUCTIONS, crosses, elementwise, squeezed
-from executor.facts import facts, operand_list
+from executor.facts import facts, loads, operand_list
 from executor.geometry import Overlap, overlap
 from executor.memory_ssa import MemorySSA, footprint
 from executor.schema import bound, resolve
@@ -167,12 +167,14 @@ class Schedule:
     Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what other threads compute or read
     (values of other shapes, elements that are reduced) is as it was in their round, and what waits for a reduction, or
     for what they make of an early target, is there in the last one; else each thread computes all that it needs anew.
+    `loads_late`: a thread loads what a value to store does not wait for after it has stored that.
     """
 
     rounds: int
     turns: Callable[[tuple[int, ...]], Tags]
     shares: bool
     spreads: bool
+    loads_late: bool = False
 
 
 def drawn(seed: int, rounds: int = 3) -> Schedule:
@@ -182,7 +184,8 @@ def drawn(seed: int, rounds: int = 3) -> Schedule:
     def turns(shape: tuple[int, ...]) -> Tags:
         return np.array([schedule.randrange(rounds) for _ in range(math.prod(shape))], dtype=np.int64)
 
-    return Schedule(rounds, lru_cache(maxsize=None)(turns), schedule.random() < 0.5, schedule.random() < 0.5)
+    coins = [schedule.random() < 0.5 for _ in range(3)]
+    return Schedule(rounds, lru_cache(maxsize=None)(turns), *coins)
 
 
 def every_schedule(found: Partition) -> Iterator[Schedule]:
@@ -195,13 +198,13 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     crossing = [call for call in calls if crosses(call, values)]
     read = (v for call in crossing for v in operand_list(call))
     shapes = dict.fromkeys(squeezed(values[v].shape) for v in (*(r for call in calls for r in call.results), *read))
-    for shares, spread in itertools.product((False, True), (False, True)):
+    for shares, spread, late in itertools.product((False, True), repeat=3):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
             left = iter(bits)
             table = {
                 shape: np.array(list(itertools.islice(left, math.prod(shape))), dtype=np.int64) for shape in shapes
             }
-            yield Schedule(2, table.__getitem__, shares, spread)
+            yield Schedule(2, table.__getitem__, shares, spread, late)
 
 
 def under(found: Partition, interner: Interner, schedule: Schedule) -> Observation:
@@ -226,37 +229,60 @@ def under(found: Partition, interner: Interner, schedule: Schedule) -> Observati
     return machine.observe()
 
 
+class _Kernel:
+    """Threads of a region with early write-backs, which compute from memory as it is at their turn."""
+
+    def __init__(self, machine: Machine, fused: list[int], early: list[int], schedule: Schedule) -> None:
+        self.machine, self.program, self.schedule = machine, machine.program, schedule
+        self.values = values = machine.program.values
+        self.calls = [self.program.calls[i] for i in fused]
+        self.stores = [operand_list(self.program.calls[i]) for i in early]
+        self.targets = {target for target, _ in self.stores}
+        self.results = [r for call in self.calls for r in call.results]
+        self.turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*self.results, *self.targets)}
+        if schedule.spreads:
+            last = schedule.rounds - 1
+            waiting = _waiting(self.program, fused, self.targets)
+            self.turns.update((r, np.full(values[r].numel, last)) for r in waiting)
+        self._made: dict[int, Tags] = {}
+        self._read: dict[tuple[int, int], Tags] = {}
+
+    def run(self) -> dict[int, Tags]:
+        """The results; the write-backs are made. Each round keeps the elements whose turn it is, and writes those back."""
+        kept: dict[int, Tags] = {}
+        for turn in range(self.schedule.rounds):
+            loaded: dict[int, Tags] = {}
+            now = self._computed(turn, loaded)
+            for target, value in self.stores:
+                if self.schedule.loads_late:
+                    needed = loads(self.calls, self.values, [value]) - loaded.keys()
+                    loaded |= {v: self.machine.read(v) for v in needed}
+                    now[value] = self._computed(turn, loaded)[value]
+                self.machine.write(target, now[value], self.turns[target] == turn)
+            if self.schedule.loads_late:
+                now = self._computed(turn, loaded)
+            kept = {v: np.where(self.turns[v] == turn, now[v], kept.get(v, now[v])) for v in self.results}
+        return kept
+
+    def _computed(self, turn: int, loaded: dict[int, Tags]) -> dict[int, Tags]:
+        """All results, from what was loaded and, for the rest, from memory as it is now."""
+        spreads = self.schedule.spreads
+        for i, call in enumerate(self.calls):
+            for v in operand_list(call) if spreads and crosses(call, self.values) else ():
+                mine = self.schedule.turns(squeezed(self.values[v].shape)) >= turn
+                self._read[i, v] = np.where(mine, self.machine.read(v), self._read.get((i, v), 0))
+            self.machine.step(call, given=loaded | {v: tags for (j, v), tags in self._read.items() if i == j})
+            for r in call.results if spreads else ():
+                self._made[r] = np.where(self.turns[r] >= turn, self.machine.read(r), self._made.get(r, 0))
+                self.machine.write(r, self._made[r])
+        return {v: self.machine.read(v) for v in self.results}
+
+
 def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list[int], schedule: Schedule) -> None:
-    """Each round computes everything anew, keeps the elements whose turn it is, and writes those back."""
-    values = program.values
-    results = [r for i in fused for r in program.calls[i].results]
-    turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*results, *_targets(program, early))}
-    made: dict[int, Tags] = {}
-    if schedule.spreads:
-        turns.update(
-            (r, np.full(values[r].numel, schedule.rounds - 1))
-            for r in _waiting(program, fused, _targets(program, early))
-        )
-    kept: dict[int, Tags] = {}
-    read: dict[tuple[int, int], Tags] = {}
-    for turn in range(schedule.rounds):
-        for i in fused:
-            call = program.calls[i]
-            for v in operand_list(call) if schedule.spreads and crosses(call, values) else ():
-                mine = schedule.turns(squeezed(values[v].shape)) >= turn
-                read[i, v] = np.where(mine, machine.read(v), read.get((i, v), 0))
-            machine.step(call, given={v: tags for (j, v), tags in read.items() if i == j})
-            for r in call.results if schedule.spreads else ():
-                made[r] = np.where(turns[r] >= turn, machine.read(r), made.get(r, 0))
-                machine.write(r, made[r])
-        now = {v: machine.read(v) for v in results}
-        kept = {v: np.where(turns[v] == turn, now[v], kept.get(v, now[v])) for v in results}
-        for i in early:
-            target, value = operand_list(program.calls[i])
-            machine.write(target, now[value], turns[target] == turn)
-    targets = _targets(program, early)
-    for v, tags in kept.items():
-        source = _moved_from(program, fused, v, targets)
+    """Runs a region with early write-backs, and hands out what it computed, or the early target that holds the same."""
+    kernel = _Kernel(machine, fused, early, schedule)
+    for v, tags in kernel.run().items():
+        source = _moved_from(program, fused, v, kernel.targets)
         machine.write(v, machine.read(source) if schedule.shares and source is not None else tags)
 
 
@@ -282,10 +308,6 @@ def _waiting(program: Program, fused: list[int], targets: set[int]) -> Iterator[
 
 def _meets(a: Value, b: Value) -> bool:
     return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
-
-
-def _targets(program: Program, early: list[int]) -> set[int]:
-    return {operand_list(program.calls[i])[0] for i in early}
 
 
 def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:

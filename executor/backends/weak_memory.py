@@ -5,14 +5,16 @@ What may happen inside a region, all of it seen on real fusers:
 1. kernels run in any topological order of the dataflow, their elements interleaved;
 2. a value may be computed anew from the region's inputs at any later moment; threads that wait for a reduction load what
    they need when they go on, after the early write-backs of those that did not;
-3. an early write-back lands at any moment after its value is known, also before other reads of its target;
+3. an early write-back lands at any moment after its value is known, also before other reads of its target: of other
+   threads', and of its own thread's through an input for which the value does not wait;
 4. an output that is reached from an input by moving elements alone, or whose value is written back early, may be handed
    out as that input's own memory;
 5. a late write-back is made by the host after all kernels, in program order.
 
 With late write-backs alone nothing changes while a region runs, so that 1 and 2 cannot show; 4 does, and is used
 wherever it may be. With early ones the elements are computed in rounds: each round evaluates everything anew from the
-memory of that moment and keeps, and writes back, a random share of the elements.
+memory of that moment, writes a random share of the elements back, and keeps them, from what it had loaded until then
+and loads since.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from executor.backends.base import Backend, Kernel
 from executor.calls import Calls, Runner, prepare
 from executor.cost import BYTES_PER_SECOND, CostModel
 from executor.elements import crosses, squeezed
-from executor.facts import access, facts, operand_list
+from executor.facts import access, facts, loads, operand_list
 from executor.schema import resolve
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ class WeakMemory(Backend):
         calls = topological(region.calls, schedule)
         shared = {v: moves(region, v) for v in region.aliases if schedule.random() < 0.5}
         if region.early:
-            return _in_rounds(region, [prepare(call) for call in calls], shared, schedule.randrange(1 << 30))
+            rounds = _Rounds(region, [prepare(call) for call in calls], schedule.randrange(1 << 30))
+            return _handing_out(region, rounds, shared)
         compute = Calls(calls, region.inputs, region.outputs)
         return _handing_out(region, compute, shared) if shared else compute
 
@@ -87,13 +90,6 @@ def topological(calls: Sequence[Call], schedule: random.Random) -> list[Call]:
             if not waits[j]:
                 ready.append(j)
     return order
-
-
-def _environment(region: Region, inputs: Sequence[torch.Tensor], count: int) -> list[Any]:
-    env: list[Any] = [None] * count
-    for index, tensor in zip(region.inputs, inputs, strict=True):
-        env[index] = tensor
-    return env
 
 
 Step = tuple["Call", int]  # a call, and which of its results goes on
@@ -159,39 +155,70 @@ def _evaluated(runners: list[Runner], env: list[Any], *, first: bool) -> bool:
     return True
 
 
-def _in_rounds(region: Region, runners: list[Runner], shared: dict[int, Moves], seed: int) -> Kernel:
+class _Rounds:
     """A kernel with early write-backs: each round computes from the memory of its moment, and keeps some elements."""
-    count = len(region.program.values)
-    early = [value for _, value in region.early]
-    late = _waiting(region)
 
-    def kernel(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        schedule = torch.Generator().manual_seed(seed)
-        env = _environment(region, inputs, count)
-        kept: dict[int, torch.Tensor] = {}
-        shares: dict[tuple[int, ...], torch.Tensor] = {}
-        mine: dict[int, torch.Tensor] = {}
+    def __init__(self, region: Region, runners: list[Runner], seed: int) -> None:
+        self.region, self.runners, self.seed = region, runners, seed
+        values, early = region.program.values, [value for _, value in region.early]
+        self._count = len(values)
+        self._wanted = tuple(dict.fromkeys((*region.outputs, *early)))
+        self._waiting = _waiting(region)
+        self._loaded = {value: loads(region.calls, values, [value]) for value in early}
+        read = loads(region.calls, values, self._wanted)
+        # Whether some input that lies on a target's storage may be loaded after a store to it.
+        self._later = any(
+            values[v].storage == values[target].storage
+            for target, value in region.early
+            for v in read - self._loaded[value]
+        )
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs; the early write-backs are made."""
+        schedule = torch.Generator().manual_seed(self.seed)
+        memory: list[Any] = [None] * self._count
+        for index, tensor in zip(self.region.inputs, inputs, strict=True):
+            memory[index] = tensor
+        found: list[Any] = list(memory)
+        _evaluated(self.runners, found, first=True)
+        kept: dict[int, torch.Tensor] = {v: found[v].clone() for v in self._wanted}
+        turns = self._turns(kept, schedule)
         for turn in range(ROUNDS):
-            fresh = _evaluated(runners, env, first=turn == 0)
-            for v in (*region.outputs, *early):
-                now: torch.Tensor = env[v] if fresh else kept[v]
-                if v not in kept:
-                    kept[v] = now.clone()
-                shape = squeezed(tuple(now.shape))
-                if shape not in shares:
-                    # Each round its share, so that two elements already are computed one after the other.
-                    order = torch.randperm(math.prod(shape), generator=schedule)
-                    shares[shape] = (order % ROUNDS).reshape(shape)
-                # One thread computes an element of all values of this shape, dimensions of size 1 left out.
-                mine[v] = (shares[shape] == turn).reshape(now.shape)
-                if v in late:
-                    mine[v] = torch.full_like(mine[v], turn == ROUNDS - 1)
-                kept[v] = torch.where(mine[v], now, kept[v])
-            for target, value in region.early:
-                env[target].copy_(torch.where(mine[value], kept[value], env[target]))
-        return [kept[v] for v in region.outputs]
+            self._round(memory, kept, {v: turns[v] == turn for v in self._wanted})
+        return [kept[v] for v in self.region.outputs]
 
-    return _handing_out(region, kernel, shared)
+    def _turns(self, values: dict[int, torch.Tensor], schedule: torch.Generator) -> dict[int, torch.Tensor]:
+        """For each element the round in which it is kept."""
+        turns: dict[int, torch.Tensor] = {}
+        of_shape: dict[tuple[int, ...], torch.Tensor] = {}
+        for v, tensor in values.items():
+            # One thread computes an element of all values of this shape, dimensions of size 1 left out.
+            shape = squeezed(tuple(tensor.shape))
+            if shape not in of_shape:
+                # Each round its share, so that two elements already are computed one after the other.
+                of_shape[shape] = (torch.randperm(math.prod(shape), generator=schedule) % ROUNDS).reshape(shape)
+            turn = of_shape[shape].reshape(tensor.shape)
+            turns[v] = torch.full_like(turn, ROUNDS - 1) if v in self._waiting else turn
+        return turns
+
+    def _round(self, memory: list[Any], kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor]) -> None:
+        """Computes all values, keeps those elements that are `mine`, and writes them back."""
+
+        def keep(seen: list[Any], values: Sequence[int]) -> None:
+            if _evaluated(self.runners, seen, first=False):
+                for v in values:
+                    kept[v] = torch.where(mine[v], seen[v], kept[v])
+
+        seen = list(memory)  # what the threads have loaded so far; the rest is memory as it is when they do
+        keep(seen, self._wanted)
+        for target, value in self.region.early:
+            if self._later:
+                for v in self._loaded[value]:
+                    seen[v] = seen[v].clone() if seen[v] is memory[v] else seen[v]
+                keep(seen, [value])
+            memory[target].copy_(torch.where(mine[value], kept[value], memory[target]))
+        if self._later:
+            keep(seen, self.region.outputs)
 
 
 def _waiting(region: Region) -> set[int]:

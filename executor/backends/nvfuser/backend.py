@@ -10,10 +10,11 @@ import torch
 from executor.backends.base import Backend, Detail, Detailed, Kernel
 from executor.backends.nvfuser import rules
 from executor.backends.nvfuser.body import body_of
-from executor.backends.nvfuser.fusion import Fusion, Tally, fusion_of
+from executor.backends.nvfuser.fusion import CompilerError, Fusion, Tally, fusion_of
 from executor.backends.nvfuser.loading import nvfuser
 from executor.backends.nvfuser.settling import settled
 from executor.backends.nvfuser.views import squeezed
+from executor.calls import Calls
 from executor.cost import CostModel
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class NvFuser(Backend):
     """Takes what its rules allow. `early`: whether kernels make write-backs themselves where that is safe.
 
     `validate`: whether each run is also compared with nvFuser's own evaluation on the host, a second oracle: it tells a
-    fault of the compiler from one in what it was sent. A difference is an `EvaluationError`.
+    fault of the compiler from one in what it was sent. A difference is an `EvaluationError`, and a fusion on which the
+    compiler fails a `CompilerError`; without `validate` such a region runs call by call, and `explain()` says so.
 
     Raises `TargetError` where there is no CUDA device or nvFuser is not installed.
     """
@@ -77,13 +79,14 @@ class FusedKernel(Detailed):
         self._thin = any(1 in region.program.values[v].shape for v in region.inputs)
         self._movable = [v in region.aliases for v in region.outputs]
         self._values = [region.program.values[v] for v in region.outputs]
+        self._eager: Kernel | None = None
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The region's outputs. They share memory only with inputs from which moves alone lead to them."""
         thin = [tensor.squeeze() for tensor in inputs] if self._thin else inputs
         if self._validate:
             self.fusion.validate(thin)
-        made = self.fusion.run(thin)
+        made = self._run(thin, inputs)
         given = {tensor.untyped_storage()._cdata for tensor in inputs}
         taken: set[int] = set()
         for i, (tensor, value) in enumerate(zip(made, self._values, strict=True)):
@@ -94,6 +97,25 @@ class FusedKernel(Detailed):
                 taken.add(home)
             made[i] = _as_eager(made[i], value)
         return made
+
+    def _run(self, thin: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            return self.fusion.run(thin)
+        except CompilerError:
+            if self._validate:
+                raise
+        region = self._region
+        if self._eager is None:
+            self._eager = Calls(region.calls, region.inputs, (*region.outputs, *(value for _, value in region.early)))
+        made = self._eager(inputs)
+        for (target, _), value in zip(region.early, made[len(region.outputs) :], strict=True):
+            inputs[region.inputs.index(target)].copy_(value)
+        return made[: len(region.outputs)]
+
+    @property
+    def failure(self) -> str:
+        """See `Fusion`."""
+        return self.fusion.failure
 
     def detail(self) -> Detail:
         """What the region becomes for inputs whose storages are aligned."""

@@ -8,7 +8,7 @@ from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promote
 from executor.backends.nvfuser.operators import OPERATORS, Operand, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import Views, squeezed
-from executor.facts import access
+from executor.facts import access, facts, operand_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,8 @@ class Definition:
         self.ops, self.values, self.views = fd.ops, values, Views(fd.ops)
         self._types = nvfuser.DataType
         self._items: list[Any] = [None] * len(values)
-        self._fresh: set[int] = set()
+        self._computed: set[int] = set()  # by a formula, so that no other value has the same item
+        self._roots: dict[int, int] = {}  # of what moves alone make: of what
 
     def dtype(self, name: str) -> Any:
         """NvFuser's object for a dtype."""
@@ -73,6 +74,7 @@ class Definition:
             operand = arguments(call)[_first(call)].value
             for r in call.results:
                 self._items[r] = self.views.view(call, self._items[operand], self.values[operand], self.values[r])
+                self._roots[r] = self._root(operand)
             return
         args = arguments(call)
         if call.op in OPERATORS:
@@ -80,23 +82,26 @@ class Definition:
             for r, item in zip(call.results, made, strict=True):
                 self.put(r, item, None)
             return
-        known = {id(item) for item in self._items}
         item, dtype = self._pointwise(call, args)
         # Of two numbers, nvFuser's `where` makes a double.
         self.put(call.results[0], item, None if call.op in _OF_NUMBERS else dtype)
-        if id(item) not in known:  # a copy's item is its operand's
-            self._fresh.add(call.results[0])
+        if facts(call.op).move and self._items[call.results[0]] is self._items[operand_list(call)[0]]:
+            self._roots[call.results[0]] = self._root(operand_list(call)[0])
+        else:
+            self._computed.add(call.results[0])
 
-    def leaving(self, v: int) -> Any:
-        """What leaves the fusion for a value: its item, if a formula computed it and it did not leave before, else a copy.
+    def _root(self, v: int) -> int:
+        return self._roots.get(v, v)
 
-        With a copy between them, nvFuser may take a stored value and what is computed from it for two kernels, and compute
-        the value anew in the second, from the input that the first has overwritten.
+    def leaving(self, v: int, others: Sequence[int]) -> Any:
+        """What leaves the fusion for a value: its item, if a formula computed it and nothing else that leaves is a move of it.
+
+        Else a copy. With a copy between them, nvFuser may take a stored value and what is computed from it for two kernels,
+        and compute the value anew in the second, from the input that the first has overwritten. Of a stored value and a
+        copy of it, without one between them, it hands out only the first.
         """
-        if v not in self._fresh:
-            return self.ops.set(self._items[v])
-        self._fresh.remove(v)
-        return self._items[v]
+        alone = v in self._computed and sum(self._root(other) == v for other in others) == 1
+        return self._items[v] if alone else self.ops.set(self._items[v])
 
     def _pointwise(self, call: Call, args: dict[str, Any]) -> tuple[Any, str | None]:
         """The item and its dtype, if that is known."""
@@ -157,21 +162,25 @@ def define(nvfuser: Any, body: Body, *, early: bool) -> Any:
         made.bind(inputs)
         for call in body.calls:
             made.call(call)
+        leaving = (*body.outputs, *(v for _, v in body.early))
         for v in body.outputs:
-            laid_out = _laid_out(fd, made.item(v), squeezed(body.values[v]))
-            fd.add_output((made.leaving(v) if early else fd.ops.set(made.item(v))) if laid_out is None else laid_out)
+            order = _stride_order(squeezed(body.values[v]))
+            if order is not None:
+                fd.add_output(fd.ops.stride_order(made.item(v), order))
+            else:
+                fd.add_output(made.leaving(v, leaving) if early else fd.ops.set(made.item(v)))
         for target, v in body.early:
             if early:
-                fd.add_output(made.leaving(v), inputs[target])
+                fd.add_output(made.leaving(v, leaving), inputs[target])
             else:
                 fd.add_output(fd.ops.set(made.item(v)))
     return fd
 
 
-def _laid_out(fd: Any, item: Any, value: Value) -> Any:
-    """The item with its dimensions in eager's order in memory, None where that is row-major."""
+def _stride_order(value: Value) -> list[int] | None:
+    """For each dimension its place in memory, that of the smallest stride first; None if that is row-major."""
     steps = list(value.strides)
     if steps == sorted(steps, reverse=True) or len(set(steps)) < len(steps):
         return None
     order = sorted(range(len(value.shape)), key=lambda d: (value.strides[d], -d))
-    return fd.ops.stride_order(item, [order.index(d) for d in range(len(value.shape))])
+    return [order.index(d) for d in range(len(value.shape))]

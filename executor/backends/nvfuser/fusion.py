@@ -26,17 +26,34 @@ class EvaluationError(Exception):
     """A fusion's results differ from those of nvFuser's own evaluation on the host: the compiler is at fault, not the definition."""
 
 
+class CompilerError(Exception):
+    """NvFuser's compiler failed on a fusion that by all rules it should take. Nothing ran, nothing was written."""
+
+
 class Fusion:
-    """A body, compiled when it runs first. Stores that the body wants early are made late if it takes several kernels."""
+    """A body, compiled when it runs first. Stores that the body wants early are made late if it takes several kernels.
+
+    `failure`: what nvFuser's compiler said when it failed, empty if it did not.
+    """
 
     def __init__(self, body: Body) -> None:
-        self.body = body
+        self.body, self.failure = body, ""
         self._late: Any = None
         self._early: Any = None
         self._is_one: dict[tuple[int, ...], bool] = {}
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The body's outputs; its stores are made."""
+        """The body's outputs; its stores are made. Raises `CompilerError`, each time once the compiler failed."""
+        if self.failure:
+            raise CompilerError(self.failure)
+        try:
+            return self._run(inputs)
+        except CompilerError as error:
+            self.failure = str(error)
+            _failed[0] += 1
+            raise
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         body = self.body
         if body.early and self._writes_early(inputs):
             return self._execute(self._early, inputs)[: len(body.outputs)]
@@ -60,9 +77,11 @@ class Fusion:
 
     def detail(self, inputs: Sequence[torch.Tensor]) -> Detail:
         """What serves inputs like these, found on stand-ins for them."""
-        early = bool(self.body.early) and self._writes_early(inputs)
+        early = bool(self.body.early) and not self.failure and self._writes_early(inputs)
         stand_ins = [_stand_in(tensor) for tensor in inputs]
         fd = self._early if early else self._late_definition()
+        if self.failure:
+            return Detail(str(fd), "", (), early=False)
         self._execute(fd, stand_ins)
         code = fd.fec.get_cuda_kernel(stand_ins)
         return Detail(str(fd), code, kernel_names(code), early)
@@ -81,16 +100,40 @@ class Fusion:
         if found is None:
             if self._early is None:
                 self._early = define(nvfuser(), self.body, early=True)
-            stand_ins = [_stand_in(tensor) for tensor in inputs]
-            self._execute(self._early, stand_ins)
-            found = len(kernel_names(self._early.fec.get_cuda_kernel(stand_ins))) == 1
-            self._is_one[alignment] = found
+            found = self._is_one[alignment] = self._takes_one_kernel([_stand_in(tensor) for tensor in inputs])
         return found
+
+    def _takes_one_kernel(self, stand_ins: list[torch.Tensor]) -> bool:
+        try:
+            self._execute(self._early, stand_ins)
+        except CompilerError:
+            return False  # the late definition may be one that it takes
+        return len(kernel_names(self._early.fec.get_cuda_kernel(stand_ins))) == 1
 
     def _execute(self, fd: Any, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         device = None if inputs else self.body.device
-        made: list[torch.Tensor] = fd.execute(list(inputs), device=device, _disable_options=_EXACT)
+        try:
+            made: list[torch.Tensor] = fd.execute(list(inputs), device=device, _disable_options=_EXACT)
+        except RuntimeError as error:
+            if not says_compiler_failed(str(error)):
+                raise
+            raise CompilerError(_gist(str(error))) from error
         return made
+
+
+_failed = [0]  # fusions of this process
+_FAILURES = ("INTERNAL ASSERT FAILED", "Detected exception while compiling", "nvFuser Limitation")
+
+
+def says_compiler_failed(message: str) -> bool:
+    """Whether an error of nvFuser's is one of its compiler's, and not of a kernel that ran."""
+    return "CUDA error" not in message and any(mark in message for mark in _FAILURES)
+
+
+def _gist(message: str) -> str:
+    """The line that says what was expected, or the first one."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("Expected")), lines[0])[:200]
 
 
 def kernel_names(code: str) -> tuple[str, ...]:
@@ -120,10 +163,11 @@ def _extent(tensor: torch.Tensor) -> int:
 
 
 class CacheInfo(NamedTuple):
-    """How many regions found a compiled fusion, and how many had to compile theirs."""
+    """How many regions found a compiled fusion, how many had to compile theirs, and how many of these nvFuser could not."""
 
     hits: int
     misses: int
+    failures: int = 0
 
 
 @lru_cache(maxsize=KEPT)
@@ -135,7 +179,7 @@ def fusion_of(body: Body) -> Fusion:
 def cache_info() -> CacheInfo:
     """Hits and misses of this process so far."""
     found = fusion_of.cache_info()
-    return CacheInfo(found.hits, found.misses)
+    return CacheInfo(found.hits, found.misses, _failed[0])
 
 
 class Tally:
@@ -145,8 +189,9 @@ class Tally:
         self._before = CacheInfo(0, 0)
 
     def take(self) -> dict[str, int]:
-        """How many fusions were asked for, and how many of them the cache had."""
+        """How many fusions were asked for, how many of them the cache had, and on how many the compiler failed."""
         now, before = cache_info(), self._before
         self._before = now
-        hits, misses = now.hits - before.hits, now.misses - before.misses
-        return {"fusions": hits + misses, "fusions from the cache": hits} if hits + misses else {}
+        hits, misses, failures = (a - b for a, b in zip(now, before, strict=True))
+        found = {"fusions": hits + misses, "fusions from the cache": hits} if hits + misses else {}
+        return found | ({"fusions that nvFuser failed to compile": failures} if failures else {})
