@@ -12,12 +12,14 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from executor.accepted import check_returned
 from executor.args import Arg, Ref, to_arg
 from executor.errors import ArgumentError, DataDependentError, TraceError
+from executor.functions import FUNCTIONS
 from executor.outside import named
 from executor.program import Source
 from executor.recorder import Recorder
@@ -66,7 +68,7 @@ class Recording:
         with hooks, functions, _Record(self, functions):
             return self.fn(*args, **kwargs)
 
-    def autograds_own(self, op: torch._ops.OpOverload, function: str) -> bool:
+    def autograds_own(self, op: OpOverload, function: str) -> bool:
         """Whether autograd makes this call for itself, while this torch function runs: what `mul_` overwrites is cloned first."""
         in_place = function.endswith("_") and (function.startswith("__i") or not function.startswith("__"))
         return in_place and self.recorder.grad and op is torch.ops.aten.clone.default
@@ -84,7 +86,7 @@ class Recording:
         """A mode under which calls are recorded, those of autograd's engine too."""
         return _Record(self, _Functions(self))
 
-    def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def record(self, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Runs and records a call. Raises `TraceError` for one that cannot be part of the program, with its source line."""
         source = _source()
         refuse(op, args, source)
@@ -177,6 +179,10 @@ class _Functions(TorchFunctionMode):
             )
         if func == _SET_DATA:  # each access makes a wrapper of its own
             return self.tracer.record(resolve(SET_DATA), args, {})
+        custom = FUNCTIONS.get(op_name(func)) if isinstance(func, OpOverload) else None
+        if custom is not None:
+            with self:  # what it calls is called as from the user's own function
+                return custom.apply(*args, **(kwargs or {}))
         before, self.running, self.name = self.running, object(), getattr(func, "__name__", "")
         start = len(self.tracer.recorder.calls)
         try:
@@ -188,7 +194,7 @@ class _Functions(TorchFunctionMode):
             self.running, self.name = before, ""
 
 
-def refuse(op: torch._ops.OpOverload, args: Sequence[Any], source: Source | None) -> None:
+def refuse(op: OpOverload, args: Sequence[Any], source: Source | None) -> None:
     """Raises `TraceError` if calls of this operator cannot be part of a program, naming it and the line."""
     name = op_name(op)
     if name == "aten._local_scalar_dense.default":

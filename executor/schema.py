@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch._ops import OpOverload
 
+import executor.functions  # noqa: F401 (defines operators)
 from executor.args import Arg, refs
 from executor.errors import ProgramError
 from executor.program import Call, Program

@@ -22,6 +22,7 @@ from strategies.combined import draw_combined
 from strategies.crossing import draw_crossing
 from strategies.draws import Draw, below, choice, more
 from strategies.exact import FURTHER
+from strategies.functions import draw_function
 from strategies.gradients import DTYPES, draw_detached, draw_required, opened, perhaps_without, with_backward
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
@@ -90,7 +91,7 @@ def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Pro
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
     given = draw_required(draw, scope, inputs, twins) if gradients else None
     if given is not None:
-        scope, kinds = opened(draw, limits, given), (*kinds, "detach")
+        scope, kinds = opened(draw, limits, given), (*kinds, "detach", "function")
         pointwise.draw_pure(draw, scope)  # of an input that requires grad more often than not: leaves cannot be written
     draw.begin()
     kind = choice(draw, (*kinds, *("crossing",) * (2 * len(kinds))))
@@ -128,14 +129,8 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         table = _VIEWS[kind] if kind != "view+" or scope.whole(operand) else views.INNER_VIEWS
         op, args = views.draw_view(draw, scope.tensor(operand), table, scope.limits)
         scope.emit(op, scope.tensor(operand), *args)
-    elif kind == "reduction":
-        draw_reduction(draw, scope)
-    elif kind == "move":
-        draw_move(draw, scope)
-    elif kind == "metadata":
-        draw_change(draw, scope)
-    elif kind == "detach":
-        draw_detached(draw, scope)
+    elif kind in _OTHERS:
+        _OTHERS[kind](draw, scope)
     else:
         pointwise.draw_pure(draw, scope, _PURE[kind])
 
@@ -156,6 +151,13 @@ _SEVERAL = {
     "usage": draw_usage,
     "crossing": draw_crossing,
 }  # statements, or targets of one
+_OTHERS = {
+    "reduction": draw_reduction,
+    "move": draw_move,
+    "metadata": draw_change,
+    "detach": draw_detached,
+    "function": draw_function,
+}
 _PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "pure++": FURTHER, "smooth": smooth.OPERATORS}
 
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from executor.functions import FUNCTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from executor.program import Value
 
+_CLASSES = {function.__name__: function for function in FUNCTIONS.values()}
 # What an expression raises whose arguments don't fit what it calls.
 _MISFITS = (AttributeError, IndexError, NotImplementedError, RuntimeError, SyntaxError, TypeError, ValueError)
 
@@ -60,7 +63,7 @@ def _reached(text: str, tensors: dict[str, torch.Tensor]) -> Any:
     with warnings.catch_warnings(), torch._C.DisableTorchFunction(), mode:  # noqa: SLF001 (no public way)
         warnings.simplefilter("ignore")
         try:
-            eval(text, {"torch": torch, **tensors})  # noqa: S307 (text that we made)
+            eval(text, {"torch": torch, **_CLASSES, **tensors})  # noqa: S307 (text that we made)
         except _Stop:
             pass
         except _MISFITS:

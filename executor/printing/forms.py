@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from executor.args import Arg, List, Ref, Tuple
+from executor.functions import FUNCTIONS
 from executor.printing.arguments import source
 from executor.schema import bound, resolve
 
@@ -145,6 +146,11 @@ def _conj(call: Call, scope: Scope) -> str:
     return f"{source(call.args[0], scope.names)}.conj()"
 
 
+def _apply(name: str) -> Form:
+    """A custom autograd function, whose class is printed before the program."""
+    return lambda call, scope: f"{name}.apply({_listed(call.args, call.kwargs, scope)})"
+
+
 _TABLE: dict[str, tuple[Form, ...]] = {
     "aten._conj.default": (_conj,),
     "aten._to_copy.default": (_to,),
@@ -163,6 +169,7 @@ _TABLE: dict[str, tuple[Form, ...]] = {
     "aten.sub.Tensor": (_infix("-"),),
     "aten.unbind.int": (_parts,),
     "aten.view.default": (_spread,),
+    **{op: (_apply(function.__name__),) for op, function in FUNCTIONS.items()},
 }
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from executor.args import Arg, Dict, List, Ref, Tuple, refs
 from executor.errors import ProgramError
+from executor.functions import FUNCTIONS
+from executor.functions import text as class_text
 from executor.printing.arguments import source
 from executor.printing.calls import spell
 from executor.printing.forms import Scope, subscript
@@ -25,13 +27,16 @@ if TYPE_CHECKING:
 
     from executor.program import Call, Param, Program
 
-_RESERVED = frozenset({*keyword.kwlist, *dir(builtins), "torch"})
+_RESERVED = frozenset({
+    *keyword.kwlist, *dir(builtins), "torch", *[function.__name__ for function in FUNCTIONS.values()],
+})  # fmt: skip
 
 
 def function(program: Program, name: str = "program") -> str:
     """The source of a function `name` of the program's parameters that does what `executor.interpreter.run` does.
 
-    It makes the same calls, with the same aliasing and in-place effects, and needs nothing but `torch`. Raises
+    It makes the same calls, with the same aliasing and in-place effects, and needs nothing but `torch`: before it stand the
+    custom autograd functions that it calls. Raises
     `ProgramError` for an operator that returns several lists, whose lengths a program doesn't tell.
     """
     return _Printer(program).text(name)
@@ -61,7 +66,9 @@ class _Printer:
             self.lines += ["    " * no_grad + self.line(group) for group in groups]
         self.lines.append(f"return {self.returned(program.outputs)}")
         body = "".join([f"    {line}\n" for line in self.lines])
-        return f"def {name}({', '.join(params)}):\n{body}"
+        used = dict.fromkeys([call.op for call in program.calls if call.op in FUNCTIONS])
+        classes = "".join([f"{class_text(op)}\n\n" for op in used])
+        return f"{classes}def {name}({', '.join(params)}):\n{body}"
 
     def line(self, group: Sequence[Call]) -> str:
         """Calls that stand together as one line."""
