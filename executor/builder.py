@@ -179,17 +179,15 @@ def sizes(numbers: Sequence[int]) -> List:
 
 def renamed(call: Call, new: dict[int, int]) -> Call:
     """The call with operands replaced; results stay."""
-    if not new or not any(i in new for i in operand_list(call)):
+    if not new or new.keys().isdisjoint(operand_list(call)):
         return call
 
     def ref(index: int) -> Arg:
         return Ref(new.get(index, index))
 
-    return msgspec.structs.replace(
-        call,
-        args=tuple(rename(arg, ref) for arg in call.args),
-        kwargs=tuple((key, rename(arg, ref)) for key, arg in call.kwargs),
-    )
+    args = tuple([rename(arg, ref) for arg in call.args])
+    kwargs = tuple([(key, rename(arg, ref)) for key, arg in call.kwargs]) if call.kwargs else ()
+    return Call(call.op, args, kwargs, call.results, call.source, call.no_grad)
 
 
 def _place(value: Value) -> tuple[tuple[int, ...], int]:

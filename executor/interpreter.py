@@ -51,7 +51,7 @@ def flatten(out: Any) -> list[torch.Tensor]:
     """The tensors among an operator's results, lists flattened, in order."""
     if isinstance(out, torch.Tensor):
         return [out]
-    if isinstance(out, list | tuple):
+    if isinstance(out, (list, tuple)):
         return [tensor for item in out for tensor in flatten(item)]
     return []
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import torch
 
-from executor.args import Arg, constant, refs
+from executor.args import Arg, collect, constant, refs
 from executor.errors import ProgramError
 from executor.geometry import CACHED, Footprint
 
@@ -124,7 +124,10 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def operands(self) -> tuple[int, ...]:
         """Indices of the values among the arguments, in order."""
-        return tuple(i for arg in (*self.args, *(arg for _, arg in self.kwargs)) for i in refs(arg))
+        found: list[int] = []
+        collect(self.args, found)
+        collect([arg for _, arg in self.kwargs], found)
+        return tuple(found)
 
 
 class Param(msgspec.Struct, frozen=True):

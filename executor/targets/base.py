@@ -104,7 +104,9 @@ class Adapter(Target):
 
 def adapt(target: Any) -> Target:
     """`target` itself if it is complete, else with the defaults for what it lacks. Raises `TargetError` if it is none."""
-    return target if isinstance(target, Target) else Adapter(target)
+    # A protocol that is checked at run time looks for each of its members, and this is asked for every program.
+    complete = Target in type(target).__mro__ or isinstance(target, Target)
+    return target if complete else Adapter(target)
 
 
 @contextmanager
