@@ -69,7 +69,7 @@ class Batch:
 
     `judge` gives the verdict on a program; the stages of `target`, if given, tell bugs apart. Failures of kinds that are
     `muted` are counted and passed over. The batch ends at `deadline` (seconds of `time.monotonic`), or `shrink_seconds`
-    after it found a failure, at `found_at`. `judged` is told the numbers of programs and failures after each program.
+    after it found a failure, at `found_at`. `judged` is told the numbers of programs and failures after each program, once it is clear whether that is pursued.
     """
 
     judge: Callable[[Program], Verdict]
@@ -174,7 +174,12 @@ class Batch:
         verdict = self.judge(program)
         self._seconds += time.monotonic() - begun
         self.failures += not verdict.ok
+        pursued = self._pursued(verdict)
         self.judged(self.programs, self.failures)
+        return pursued
+
+    def _pursued(self, verdict: Verdict) -> bool:
+        """Whether a verdict is a failure of the kind that is pursued; the first one that is not muted decides which that is."""
         if verdict.ok or self.muted(kind_of(verdict)):
             return False
         if self.pursuit is not None:

@@ -187,7 +187,7 @@ class Shard:
         self._totals = Totals(findings=keeper.findings)
         self._muting = muting or Muting()
         self._batch: Batch | None = None
-        self._drawn = 0
+        self._drawn, self._judging = 0, False
         self._skip: Callable[[int, Program], bool] = lambda number, program: False
         self._start = time.monotonic()
         self._pulse = Pulse(keeper.journal, compiler, plan.shard, self._totals.counts)
@@ -212,10 +212,24 @@ class Shard:
         self._pulse.coverage()
 
     @property
+    def counts(self) -> Counter[str]:
+        """The programs so far, by outcome."""
+        return self._totals.counts
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the batch, running or the last one, has met a failure that it shrinks: then it draws no more."""
+        return self._batch is not None and self._batch.pursuit is not None
+
+    @property
     def drawn(self) -> int:
         """How many of the programs that the running batch has drawn are done with; one that is shrunk is not."""
-        pursued = self._batch is not None and self._batch.pursuit is not None
-        return self._drawn - 1 if pursued else self._drawn
+        return self._drawn - 1 if self.shrinks else self._drawn
+
+    @property
+    def whole(self) -> bool:
+        """Whether all programs that the running batch has counted are done with: none is being judged, or shrunk."""
+        return not (self._judging or self.shrinks)
 
     def until(self, deadline: float) -> None:
         """Ends at this time (`time.monotonic`) instead; in a batch that shrinks, no later than its own time for that."""
@@ -224,8 +238,12 @@ class Shard:
             self._batch.deadline = min(self._batch.deadline, deadline)
 
     def batch(self, seed: int, skip: Callable[[int, Program], bool] = lambda number, program: False) -> None:
-        """Runs one batch. Programs are drawn, but not judged, where `skip` of their number in the batch, from 1, says so."""
-        self._drawn, self._skip = 0, skip
+        """Runs one batch. Programs are passed over, as if they were right, where `skip` of their number in the batch says so.
+
+        Numbers are from 1; that of a program which is met while one is shrunk is 0.
+        """
+        self._drawn, self._judging, self._skip = 0, False, skip
+        self._batch = None
         plan, totals = self._plan, self._totals
         watched = self._watched(self._judge(seed), seed)
         batch = self._batch = Batch(
@@ -334,15 +352,20 @@ class Shard:
         def verdict(program: Program) -> Verdict:
             pursuit = self._batch.pursuit if self._batch is not None else None
             self._pulse.turn("generate" if pursuit is None else "shrink")
-            if pursuit is not None:
-                return one(program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged)
-            number = self._drawn + 1
+            number = self._drawn + 1 if pursuit is None else 0
             found = Verdict(self._compiler.name, program=program)
-            if not self._skip(number, program):
+            if self._skip(number, program):
+                self._drawn = number or self._drawn
+            elif pursuit is not None:
+                found = one(
+                    program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged
+                )
+            else:
+                self._judging = True
                 found = one(program, judged)
                 self._pulse.see(program, self._compiler)
                 found = self._rewritten(found, judged, one)
-            self._drawn = number
+                self._drawn, self._judging = number, False
             return found
 
         return verdict

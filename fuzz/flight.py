@@ -32,7 +32,8 @@ class InFlight(msgspec.Struct, frozen=True):
     """A program that a shard was about to judge, and what it had done before: `counts` of programs by outcome.
 
     `again` says that the compiled function was to be called several times, `exact` how it is judged. `place` is the batch, and
-    how many of its programs were done with before, where the shard is one of a campaign on many machines.
+    how many of its programs were done with before, where the shard is one of a campaign on many machines; `drawn` says that
+    the program is the next one that was drawn there, or its rewriting, and not one that was met while something was shrunk.
     """
 
     target: str
@@ -43,13 +44,14 @@ class InFlight(msgspec.Struct, frozen=True):
     program: Program
     exact: bool = True
     place: tuple[int, int] = (0, 0)
+    drawn: bool = True
 
 
 class Flight:
     """Keeps the program in flight of one shard. A context manager.
 
-    Leaving it forgets the program, unless something other than Ctrl-C ends the block: then the program is evidence. `place` is
-    noted with each program; see `InFlight`.
+    Leaving it forgets the program, unless something other than Ctrl-C ends the block: then the program is evidence. `place`
+    and `drawn` are noted with each program; see `InFlight`.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Flight:
     ) -> None:
         self._target, self._shard, self._versions, self._exact = target, shard, dict(versions), exact
         self._paths, self._number = slots(journal), 0
-        self.place = 0, 0
+        self.place, self.drawn = (0, 0), True
         with writing(journal):
             self._lock = os.open(journal, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -73,7 +75,7 @@ class Flight:
         """Notes the program that runs next, with the counts before it. Raises `JournalError`."""
         plain = program.without_sources()
         record = InFlight(
-            self._target, self._shard, self._versions, dict(counts), again, plain, self._exact, self.place
+            self._target, self._shard, self._versions, dict(counts), again, plain, self._exact, self.place, self.drawn
         )
         payload = msgspec.msgpack.encode(record)
         self._number += 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -17,7 +19,7 @@ from corpus.flags import Flag, Match
 from corpus.signature import Signature
 from executor.tracing import trace
 from fuzz.cluster.failures import LEASE, MOST_TRIES
-from fuzz.cluster.messages import Ask, Failure, Found, Hello, Place, Reply, Report, Welcome
+from fuzz.cluster.messages import Ask, Failure, Found, Hello, Left, Passed, Place, Reply, Report, Welcome
 from fuzz.cluster.outbox import Outbox
 from fuzz.cluster.state import continued
 from fuzz.coverage import Coverage
@@ -42,23 +44,42 @@ def failure(name: str, number: float = 2) -> Failure:
     return Failure(kind(name), found(name, number), 0, 1)
 
 
+BATCH = 10  # programs
+
+
+def at(number: int) -> Place:
+    """The place of a seat that has done with so many programs."""
+    return Place(*divmod(number, BATCH))
+
+
 class Hand:
     """A worker whose work is done by hand."""
 
-    def __init__(self, center: Center, number: int = 0) -> None:
+    def __init__(self, center: Center, number: int = 0, killed: Sequence[Left] = ()) -> None:
         self.center, self.number = center, number
-        self.welcome: Welcome = center.coordinator.hello(Hello(number, "node"))
+        self.welcome: Welcome = center.coordinator.hello(Hello(number, "node", tuple(killed)))
         self.outbox = Outbox(number, self.welcome)
         self.place = self.welcome.place
 
+    @property
+    def done(self) -> int:
+        """How many programs of the seat are done with."""
+        return self.place.batch * BATCH + self.place.drawn
+
     def work(self, programs: int) -> None:
-        """Judges programs, and finds something in every seventh."""
+        """Judges programs, but for those to pass over, and finds something in every seventh."""
         for _ in range(programs):
-            self.place = Place(0, self.place.drawn + 1)
-            self.outbox.count({f"ok {self.number}": 1})
-            if self.place.drawn % 7 == 0:
-                self.outbox.find(found(f"{self.number}-{self.place.drawn}"))
+            passed = Passed(self.place.batch, self.place.drawn + 1) in self.welcome.passed
+            self.place = at(self.done + 1)
+            if not passed:
+                self.outbox.count({f"ok {self.number}": 1})
+            if self.done % 7 == 0 and not passed:
+                self.outbox.find(found(f"{self.number}-{self.done}"))
         self.outbox.close(0, self.place)
+
+    def die(self) -> Left:
+        """What it leaves if it is killed while it judges the next program."""
+        return Left(self.number, self.place, msgspec.structs.replace(found("in flight"), text=f"{self.done + 1}"))
 
     def send(self, *, take: bool = True, ended: bool = False) -> Reply:
         report = self.outbox.report(free=True, ended=ended)
@@ -79,6 +100,7 @@ class Faults(RuleBasedStateMachine):
         self.center = Center(setup(path, workers=3, budget=1e9), str(path / "state"), now=self.clock)
         self.workers = [Hand(self.center, k) for k in range(3)]
         self.stale: list[Report] = []
+        self.evidence: list[Left] = []  # of programs in flight, on nodes
 
     @rule(k=st.integers(0, 2), programs=st.integers(1, 20))
     def work(self, k: int, programs: int) -> None:
@@ -101,9 +123,19 @@ class Faults(RuleBasedStateMachine):
         if self.stale:
             self.center.coordinator.report(self.stale[which % len(self.stale)])
 
+    @rule(k=st.integers(0, 2), here=st.booleans())
+    def kill_a_worker(self, k: int, here: bool) -> None:  # noqa: FBT001 - a rule
+        """The next one is on the same node, or finds nothing of it."""
+        left = self.workers[k].die()
+        if not here:
+            self.evidence.append(left)
+        self.workers[k] = Hand(self.center, k, [left] if here else [])
+
     @rule(k=st.integers(0, 2))
-    def kill_a_worker(self, k: int) -> None:
-        self.workers[k] = Hand(self.center, k)
+    def a_worker_finds_what_others_left(self, k: int) -> None:
+        self.workers[k] = Hand(self.center, k, self.evidence)
+        if self.center.disk.broken is None:
+            self.evidence = []
 
     @rule()
     def kill_the_coordinator(self) -> None:
@@ -125,18 +157,26 @@ class Faults(RuleBasedStateMachine):
             return
         state = self.center.coordinator.state
         counted = state.targets["null"].tally.outcomes
-        expected = {f"ok {k}": seat.place.drawn for k, seat in enumerate(state.seats) if seat.place.drawn}
-        assert counted == expected
         signatures = {finding.found.case.signature.detail for finding in state.findings.values()}  # type: ignore[union-attr]
-        assert signatures == {
-            f"{k}-{n}" for k, seat in enumerate(state.seats) for n in range(7, seat.place.drawn + 1, 7)
-        }
+        for k, seat in enumerate(state.seats):
+            done = seat.place.batch * BATCH + seat.place.drawn
+            killed = [int(left.text) for worker, left in state.killed if worker == k]
+            assert len(killed) == len(set(killed)), "each is kept once"
+            assert counted.get(f"ok {k}", 0) + sum(number <= done for number in killed) == done
+            assert {name for name in signatures if name.startswith(f"{k}-")} == {
+                f"{k}-{n}" for n in range(7, done + 1, 7) if n not in killed
+            }
         assert all(finding.times == 1 for finding in state.findings.values())
 
     def teardown(self) -> None:
         """Whatever went wrong, once it is over all live workers' work arrives."""
         if not hasattr(self, "center"):
             return
+        with self.folder:
+            self.all_arrives()
+
+    def all_arrives(self) -> None:
+        """What live workers have done is counted in the end."""
         self.center.disk.broken = None
         for k, hand in enumerate(self.workers):
             done = hand.place
@@ -147,7 +187,6 @@ class Faults(RuleBasedStateMachine):
             else:
                 assert self.center.coordinator.state.seats[k].place == done
         self.what_is_counted_is_what_places_say()
-        self.folder.cleanup()
 
 
 TestFaults = Faults.TestCase
@@ -199,7 +238,7 @@ def test_what_of_another_worker_is_durable_says_nothing(center: Center, clock: C
     center.start()
     assert new.send().have == 0
     assert new.send().have == 1
-    assert center.coordinator.state.seats[0].place == Place(0, 18)
+    assert center.coordinator.state.seats[0].place == at(18)
 
 
 def test_a_worker_before_whom_something_was_lost_begins_anew(center: Center) -> None:
@@ -304,18 +343,55 @@ def test_a_failure_that_nobody_had_the_time_to_shrink_is_kept_at_the_end(center:
 
 def test_a_program_in_flight_is_kept_once_and_passed_over(center: Center) -> None:
     Hand(center, 1)
-    hello = Hello(0, "node", ((1, Place(), found("in flight")),))
-    center.coordinator.hello(hello)
-    center.coordinator.hello(hello)  # its welcome was lost
+    left = Left(1, Place(), found("in flight"))
+    for _ in range(2):  # the first welcome was lost
+        again = Hand(center, 1, [left])
     state = center.coordinator.state
     assert [(worker, one.case.program) for worker, one in state.killed] == [(1, PROGRAM)]
-    again = Hand(center, 1)
-    assert again.welcome.passed == {PROGRAM.digest}
+    assert again.welcome.passed == (Passed(0, 1),)
     again.outbox.close(0, Place(1))
     again.send()
-    assert Hand(center, 1).welcome.passed == frozenset(), "in its batch only"
-    center.coordinator.hello(Hello(0, "node", ((1, Place(0, 9), found("late", 3)),)))
+    assert Hand(center, 1, [Left(1, Place(0, 9), found("late", 3))]).welcome.passed == (), "done with"
     assert len(state.killed) == 1, "its verdict was reported"
+
+
+def test_what_was_in_flight_in_a_later_batch_is_passed_over_there(center: Center) -> None:
+    """The coordinator began from an older state, so that batches between are done again."""
+    hand = Hand(center, 0, [Left(0, Place(2, 4), found("in flight"))])
+    assert hand.welcome.place == Place()
+    for batch in (1, 2):
+        hand.outbox.close(0, Place(batch))
+        hand.send()
+        assert hand.welcome.passed == Hand(center).welcome.passed == (Passed(2, 5),)
+        hand = Hand(center)
+    hand.outbox.close(0, Place(3))
+    hand.send()
+    assert center.coordinator.state.seats[0].passed == []
+
+
+def test_what_was_in_flight_elsewhere_is_judged_by_who_has_the_seat_by_now(center: Center) -> None:
+    hand = Hand(center, 1)
+    Hand(center, 0, [Left(1, Place(0, 4), found("in flight"))])  # a node came back, its workers are elsewhere
+    assert center.coordinator.state.killed == []
+    hand.work(6)
+    hand.send()
+    assert Hand(center, 1).welcome.passed == ()
+    center.coordinator.close()
+    assert center.coordinator.state.killed == []
+    assert center.coordinator.state.targets["null"].tally.outcomes == {"ok 1": 6}
+
+
+def test_what_was_in_flight_on_a_seat_that_nobody_takes_again_is_kept(center: Center) -> None:
+    Hand(center, 1)
+    Hand(center, 0, [Left(1, Place(0, 4), found("in flight"))])
+    center.coordinator.close()
+    assert [worker for worker, _ in center.coordinator.state.killed] == [1]
+    assert center.coordinator.state.seats[1].passed == [Passed(0, 5)], "if the campaign goes on"
+
+
+def test_what_is_in_flight_while_something_is_shrunk_hides_no_program(center: Center) -> None:
+    hand = Hand(center, 0, [Left(0, Place(0, 4), found("in flight"), drawn=False)])
+    assert hand.welcome.passed == (Passed(0, 0, PROGRAM.digest),)
 
 
 def test_flags_reach_every_worker_once(center: Center) -> None:

@@ -14,7 +14,7 @@ from executor.limits import Limits
 from fuzz.cluster.actors import begun
 from fuzz.cluster.driver import campaign, line, shares
 from fuzz.cluster.merged import again, recorded, summary
-from fuzz.cluster.messages import Begin, Hello, Place, packed, unpacked
+from fuzz.cluster.messages import Begin, Hello, Left, Place, packed, unpacked
 from fuzz.cluster.profiles import PROFILES, WHOLE, fitting
 from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.start import Cluster, RayError, environment, interval, place, prepare, resumed
@@ -40,7 +40,7 @@ def center(tmp_path: Path) -> Center:
     one.send(ended=True)
     other.work(5)
     other.send()
-    made.coordinator.hello(Hello(1, "another node", ((1, Place(0, 6), found("in flight", 3)),)))
+    made.coordinator.hello(Hello(1, "another node", (Left(1, Place(0, 6), found("in flight", 3)),)))
     return made
 
 

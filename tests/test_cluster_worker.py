@@ -23,11 +23,12 @@ from fuzz.check import Verdict, check
 from fuzz.cluster import worker as worker_module
 from fuzz.cluster.alone import run_batch
 from fuzz.cluster.examples import PAUSE, Examples, ExamplesError, connect
-from fuzz.cluster.messages import Place, Setup
+from fuzz.cluster.messages import Passed, Place, Setup
 from fuzz.cluster.rerun import Address, address
 from fuzz.cluster.worker import Worker
 from fuzz.flight import Flight
 from fuzz.journal import JournalError
+from fuzz.keeper import REPEATS
 from fuzz.muting import SHRINKS_PER_KIND
 from fuzz.options import UsageError
 from tests.cluster import Center, Clock, LocalLink, losing, options, setup
@@ -146,30 +147,35 @@ def test_lost_messages_and_a_coordinator_that_dies_cost_nothing(judged: Judged, 
     assert center.coordinator.state.seats[0].ended
 
 
-def leave_in_flight(journal: Path, program: Program) -> None:
-    """What a worker leaves that is killed while it judges this program."""
+def leave_in_flight(journal: Path, program: Program, place: Place) -> None:
+    """What a worker leaves that is killed while it judges this program, the next one behind a place."""
     with contextlib.suppress(Killed), Flight(journal, "null", 0, {"torch": "2"}) as flying:
+        flying.place = place.batch, place.drawn
         flying.begin(program, {"ok": 1}, again=False)
         raise Killed
 
 
-def test_the_program_in_flight_becomes_a_case_and_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs: list[Program] = []
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """What was judged; all is right."""
+    found: list[Program] = []
 
     def kept(program: Program, **_: Any) -> Verdict:
-        programs.append(program)
+        found.append(program)
         return Verdict("null", program=program)
 
     monkeypatch.setattr("fuzz.campaign.check", kept)
+    return found
+
+
+def test_the_program_in_flight_becomes_a_case_and_is_passed_over(tmp_path: Path, programs: list[Program]) -> None:
     center = campaign(tmp_path, workers=1, rounds=1)
     work(center)
     whole, deadly = [program.digest for program in programs], programs[30]
     center = campaign(tmp_path, workers=2, rounds=1)
     scratch = Path(center._url, "scratch")
     scratch.mkdir(parents=True)
-    leave_in_flight(scratch / "null-0.jsonl", deadly)
+    leave_in_flight(scratch / "null-0.jsonl", deadly, Place(0, 30))
     work(center, 1)  # another worker of this node finds what the dead one left
     assert flight.read(scratch / "null-0.jsonl") is None
     programs.clear()
@@ -178,6 +184,27 @@ def test_the_program_in_flight_becomes_a_case_and_is_passed_over(
     ((number, found),) = center.coordinator.state.killed
     assert (number, found.case.program) == (0, deadly.without_sources())
     assert found.case.state == "open"
+
+
+@pytest.mark.usefixtures("talkative")
+def test_a_program_in_flight_that_is_far_ahead_of_an_older_state_is_accounted_for_once(
+    tmp_path: Path, programs: list[Program]
+) -> None:
+    center = campaign(tmp_path, workers=1, rounds=1)
+    work(center)
+    first, place = len(programs), center.coordinator.state.seats[0].place
+    assert place == Place(1)
+    programs.clear()
+    work(campaign(tmp_path, workers=1, rounds=2))
+    whole, deadly = [program.digest for program in programs], programs[first + 20]
+    programs.clear()
+    center = campaign(tmp_path, workers=1, rounds=2)
+    scratch = Path(center._url, "scratch")
+    scratch.mkdir(parents=True)
+    leave_in_flight(scratch / "null-0.jsonl", deadly, Place(1, 20))
+    work(center)
+    assert [program.digest for program in programs] == [digest for digest in whole if digest != deadly.digest]
+    assert counted(center)["ok"] + len(center.coordinator.state.killed) == len(whole)
 
 
 @pytest.mark.usefixtures("talkative")
@@ -254,6 +281,60 @@ def test_findings_are_shared_and_a_frequent_bug_costs_time_only_once(tmp_path: P
     assert all(state.shrunk.count(kind) <= SHRINKS_PER_KIND for kind in state.shrunk)
     assert counted(center, "crashing")["failed"] >= sum(state.targets["crashing"].tally.failures.counts.values()) > 0
     assert state.leases == {}
+
+
+class Watching:
+    """Judges, and notes what was judged and whether it was right; number `kill` kills the worker."""
+
+    def __init__(self, kill: int = -1) -> None:
+        self.seen, self.kill = list[tuple[str, bool]](), kill
+
+    def check(self, program: Program, **how: Any) -> Verdict:
+        if len(self.seen) == self.kill:
+            raise Killed
+        verdict = check(program, **how)
+        self.seen.append((program.digest, verdict.ok))
+        return verdict
+
+
+@pytest.mark.usefixtures("_planted", "talkative")
+def test_a_worker_that_is_killed_while_it_shrinks_counts_nothing_twice_and_loses_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(watching: Watching) -> Center:
+        monkeypatch.setattr("fuzz.campaign.check", watching.check)
+        return campaign(tmp_path, "crashing", workers=1, rounds=1)
+
+    work(begin(first := Watching()))
+    failed = [ok for _, ok in first.seen].index(False)
+    center = begin(Watching(kill=failed + 4))
+    with pytest.raises(Killed):
+        work(center)
+    state = center.coordinator.state
+    assert state.seats[0].place == Place(0, failed)
+    assert sum(counted(center, "crashing").values()) == failed
+    monkeypatch.setattr("fuzz.campaign.check", (again := Watching()).check)
+    work(center)
+    assert again.seen[0] == first.seen[failed]
+    assert sum(counted(center, "crashing").values()) == failed + len(again.seen) - REPEATS
+    assert state.findings
+
+
+@pytest.mark.usefixtures("_planted")
+def test_what_kills_a_worker_that_shrinks_is_passed_over_only_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuzz.campaign.check", (first := Watching()).check)
+    work(campaign(tmp_path, "crashing", workers=1, rounds=1))
+    failed = [ok for _, ok in first.seen].index(False)
+    passed = (Passed(0, 0, first.seen[failed + 1][0]), Passed(1, 0, first.seen[failed + 2][0]), Passed(1, 1))
+    monkeypatch.setattr("fuzz.campaign.check", (again := Watching()).check)
+    center = campaign(tmp_path, "crashing", workers=1, rounds=1)
+    center.coordinator.state.seats[0].passed = [*passed]
+    work(center)
+    assert again.seen[: failed + 1] == first.seen[: failed + 1]
+    assert passed[0].digest not in {digest for digest, _ in again.seen}
+    assert passed[1].digest in {digest for digest, _ in again.seen}
 
 
 @pytest.mark.usefixtures("_planted")

@@ -30,19 +30,21 @@ from fuzz.known import Known
 from fuzz.muting import Muting
 from fuzz.relations import chosen
 
+Where = Callable[[], tuple[Place, bool]]  # how far a worker is, and whether it draws there, or shrinks
+
 
 class NoRoom(BaseException):
     """A program cannot be put on disk before it runs. No `Exception`: Hypothesis would take it for a failure to shrink."""
 
 
 class Careful(Flight):
-    """A flight that knows the place of each program, and ends a batch at once if its disk is full."""
+    """A flight that knows where each program is met (see `InFlight`), and ends a batch at once if its disk is full."""
 
-    where: Callable[[], Place] = Place
+    where: Where = staticmethod(lambda: (Place(), True))
 
     def begin(self, program: Program, counts: Mapping[str, int], *, again: bool) -> None:
         """See `Flight`. Raises `NoRoom`."""
-        here = self.where()
+        here, self.drawn = self.where()
         self.place = here.batch, here.drawn
         try:
             super().begin(program, counts, again=again)
@@ -79,7 +81,7 @@ class Bench:
     """What a worker works with. Compilers stay open, each in its sandbox if it is unsafe; there is one shard at a time.
 
     `scratch` is a folder on the node's own disk. `take` is told of the shard's events, each with its fields, and `keep` makes
-    what keeps its findings, from the compiler and the journal. `where` says at which place the worker is.
+    what keeps its findings, from the compiler and the journal. `where` says where the worker is.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Bench:
         scratch: Path,
         take: Callable[..., None],
         keep: Callable[[Target, Journal], Keeper],
-        where: Callable[[], Place] = Place,
+        where: Where = Careful.where,
     ) -> None:
         self._keep, self._where = keep, where
         self._setup, self._worker, self._scratch, self._take = setup, worker, scratch, take

@@ -18,7 +18,7 @@ from corpus.flags import Flag
 from fuzz.accounts import FAILURES
 from fuzz.cluster.bandit import choose, take
 from fuzz.cluster.failures import Failures
-from fuzz.cluster.messages import Ask, Delta, Found, Hello, Place, Reply, Report, Setup, Welcome
+from fuzz.cluster.messages import Ask, Delta, Hello, Left, Reply, Report, Setup, Welcome
 from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.state import MOST_FINDINGS, MOST_PASSED, Seat, State
 from fuzz.cluster.tally import reaches_more
@@ -88,12 +88,13 @@ class Coordinator:
         seat.node, seat.note, seat.heard, seat.since = hello.node, "", now, now
         self._failures.hold(hello.worker, [], now)
         self._failures.take_back(seat, now)
-        for worker, place, found in hello.killed:
-            self._kill(worker, place, found)
+        for left in hello.killed:
+            self._leave(left)
+        self._pass_over(hello.worker)
         self._changed = True
         self._save(wait=5.0 if hello.killed else 0.0)  # the worker forgets them then
         return Welcome(
-            self.state.setup, seat.incarnation, seat.place, seat.arm, self._left(seat), frozenset(seat.passed),
+            self.state.setup, seat.incarnation, seat.place, seat.arm, self._left(seat), tuple(seat.passed),
             self._epoch, self.state.version, self.state.flags,
         )  # fmt: skip
 
@@ -103,7 +104,7 @@ class Coordinator:
         if report.incarnation < seat.incarnation:
             return Reply(self._epoch, 0, 0, 0.0, out=True)
         if report.incarnation > seat.incarnation:  # this coordinator began from before that one's hello
-            if report.start != seat.place:
+            if (report.start, report.passed) != (seat.place, len(seat.passed)):
                 return Reply(self._epoch, 0, 0, 0.0, anew=True)
             seat.incarnation, seat.seq = report.incarnation, 0
         for delta in report.deltas:
@@ -164,6 +165,8 @@ class Coordinator:
     def close(self, seconds: float = 30.0) -> str:
         """Keeps what was not shrunk as it is, unless its like was shrunk, and saves the state; why that failed, or nothing."""
         self._failures.keep_rest(self._now())
+        for number in range(len(self.state.seats)):
+            self._pass_over(number)
         self._changed, self._snapped = True, 0.0
         self._save(wait=seconds)
         self._save(wait=seconds)  # the first may have found one being written
@@ -203,21 +206,31 @@ class Coordinator:
         for failure in delta.met:
             self._failures.meet(failure)
         seat.won |= new and delta.arm == seat.arm
-        if delta.place.batch != seat.place.batch:
-            seat.passed = []
         seat.seq, seat.place = delta.seq, delta.place
+        seat.passed = [one for one in seat.passed if one.batch >= seat.place.batch]
+        seat.left = [left for left in seat.left if _ahead(left, seat)]
         self._changed = True
 
-    def _kill(self, worker: int, place: Place, found: Found) -> None:
-        """Keeps a program that was in flight, and has the seat pass over it, unless it is reported as done with."""
-        digest, seat, killed = found.case.program.digest, self.state.seats[worker], self.state.killed
-        at = place.batch, place.drawn
-        if at >= (seat.place.batch, seat.place.drawn) and digest not in seat.passed:
-            seat.passed = [*seat.passed, digest][-MOST_PASSED:]
+    def _leave(self, left: Left) -> None:
+        """Notes a program that was in flight, unless it was reported as done with, or is passed over by now.
+
+        Its seat may have another holder, who judges it; so only the next holder, if it was not done with, will pass over it.
+        """
+        seat = self.state.seats[left.worker]
+        known = left.passed in seat.passed or any(left.passed == other.passed for other in seat.left)
+        if _ahead(left, seat) and not known and len(seat.passed) + len(seat.left) < MOST_PASSED:
+            seat.left.append(left)
+
+    def _pass_over(self, worker: int) -> None:
+        """Keeps what was in flight on a seat that has no holder, or a new one: from now on it is passed over."""
+        seat, killed = self.state.seats[worker], self.state.killed
+        for left in seat.left:
+            seat.passed.append(left.passed)
             if len(killed) < MOST_FINDINGS:
-                killed.append((worker, found))
+                killed.append((worker, left.found))
             else:
                 self.state.lost += 1
+        seat.left = []
 
     def _next(self, seat: Seat, now: float) -> None:
         """Another arm for a worker between two batches, if its turn on this one is over."""
@@ -257,3 +270,8 @@ class Coordinator:
             self._durable = self._offered
         elif self._snapshots.error:
             self._changed = True
+
+
+def _ahead(left: Left, seat: Seat) -> bool:
+    """Whether a program that was in flight is not reported as done with."""
+    return (left.place.batch, left.place.drawn) >= (seat.place.batch, seat.place.drawn)

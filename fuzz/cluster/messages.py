@@ -94,19 +94,42 @@ class Delta(msgspec.Struct, array_like=True):
     begin: Begin | None = None
 
 
-class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """A worker begins, or begins anew.
+class Left(msgspec.Struct, array_like=True, frozen=True):
+    """The program that a worker was judging when it was killed, and how far it was then.
 
-    `killed` are workers of its node that were killed, the place where each was, and the program that was in flight.
+    `drawn` says that it is the next one that was drawn there, and not one that was met while something was shrunk.
     """
 
     worker: int
+    place: Place
+    found: Found
+    drawn: bool = True
+
+    @property
+    def passed(self) -> Passed:
+        """What is passed over, so that the program is not judged again."""
+        digest = self.found.case.program.digest
+        return Passed(self.place.batch, self.place.drawn + 1 if self.drawn else 0, "" if self.drawn else digest)
+
+
+class Passed(msgspec.Struct, array_like=True, frozen=True):
+    """What is not judged again in a batch: its program with this number, or one with this digest while something is shrunk."""
+
+    batch: int
+    number: int = 0
+    digest: str = ""
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True):
+    """A worker begins, or begins anew. `killed` is what killed workers have left on its node."""
+
+    worker: int
     node: str
-    killed: tuple[tuple[int, Place, Found], ...] = ()
+    killed: tuple[Left, ...] = ()
 
 
 class Welcome(msgspec.Struct, array_like=True, frozen=True):
-    """What a worker begins with: which incarnation it is, where it goes on, and which programs (digests) it passes over.
+    """What a worker begins with: which incarnation it is, where it goes on, and which programs it passes over.
 
     `epoch`, `version` and `flags` are as in `Reply`.
     """
@@ -116,7 +139,7 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True):
     place: Place
     arm: int
     left: float
-    passed: frozenset[str] = frozenset()
+    passed: tuple[Passed, ...] = ()
     epoch: int = 0
     version: int = 0
     flags: tuple[Flag, ...] = ()
@@ -125,7 +148,7 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True):
 class Report(msgspec.Struct, array_like=True):
     """A worker reports: all deltas that the coordinator does not have. `epoch` is what it knows of (see `Reply`).
 
-    `start` is the place that it was welcomed with. `free` means that it is between two batches, and may turn to something else.
+    `start` is the place that it was welcomed with, `passed` how many programs it was to pass over. `free` means that it is between two batches, and may turn to something else.
     `holding` are kinds that it shrinks. `note` says what keeps it from working, and `ended` that it does no more.
     """
 
@@ -140,6 +163,7 @@ class Report(msgspec.Struct, array_like=True):
     shrunk: int = 0
     flags: int = 0
     note: str = ""
+    passed: int = 0
 
 
 class Reply(msgspec.Struct, array_like=True):

@@ -26,6 +26,7 @@ class Outbox:
         self._log: list[Kind] = []  # the coordinator's list of them
         self._kept: deque[Delta] = deque()
         self._start_place = self._place = welcome.place
+        self._passed = len(welcome.passed)
         self._seq = self._have = 0
         self._epoch, self._version = welcome.epoch, welcome.version
         self._start()
@@ -104,7 +105,7 @@ class Outbox:
     def report(self, *, free: bool, holding: Iterable[Kind] = (), note: str = "", ended: bool = False) -> Report:
         """All that the coordinator does not have."""
         return Report(self.worker, self.incarnation, list(self._unknown()), self._start_place, free, ended, list(holding),
-                      self._epoch, len(self._log), self._version, note)  # fmt: skip
+                      self._epoch, len(self._log), self._version, note, self._passed)  # fmt: skip
 
     def _unknown(self) -> Iterable[Delta]:
         return (delta for delta in self._kept if delta.seq > self._have)

@@ -6,22 +6,22 @@ import msgspec
 
 from corpus.flags import Flag
 from fuzz.cluster.bandit import Arm
-from fuzz.cluster.messages import Begin, Failure, Found, Place, Setup
+from fuzz.cluster.messages import Begin, Failure, Found, Left, Passed, Place, Setup
 from fuzz.cluster.tally import Tally
 from fuzz.findings import Kind
 from fuzz.options import Options
 
 MOST_FINDINGS = 2000  # that are kept; further ones are counted
 MOST_WAITING = 1000  # failures that wait to be shrunk; further ones are counted
-MOST_PASSED = 64  # programs that killed a worker and are passed over in its batch
+MOST_PASSED = 64  # programs that were in flight when a seat's worker was killed, and are passed over
 
 
 class Seat(msgspec.Struct):
     """A worker's part of a campaign, whoever works it: it outlives processes and nodes.
 
     `incarnation` says who has it, of `holders` so far; only the last may report. `seq` is the last delta of that one, `place` how far it is, and
-    `won` whether its turn on `arm`, begun at `since`, has yielded something new. `passed` are digests of programs that were
-    in flight when it was killed. `heard` is when it was heard of last. `job` is what it shrinks for others.
+    `won` whether its turn on `arm`, begun at `since`, has yielded something new. `passed` are programs from there on that were
+    in flight when it was killed. `left` are others, which the next holder will pass over: the present one judges them. `heard` is when it was heard of last. `job` is what it shrinks for others.
     """
 
     arm: int = 0
@@ -30,7 +30,8 @@ class Seat(msgspec.Struct):
     place: Place = Place()
     since: float = 0.0
     won: bool = False
-    passed: list[str] = []
+    passed: list[Passed] = []
+    left: list[Left] = []
     heard: float = 0.0
     node: str = ""
     note: str = ""

@@ -19,13 +19,12 @@ import msgspec
 from corpus.case import CorpusError
 from executor import printing, targets
 from executor.errors import TargetError
-from executor.program import Program
 from executor.targets import Target
 from fuzz.campaign import CALLED_AGAIN, Shard, batch_seed, set_aside
 from fuzz.check import Verdict
 from fuzz.cluster.bench import Bench, Cases, NoRoom
 from fuzz.cluster.examples import Examples
-from fuzz.cluster.killed import forget, killed
+from fuzz.cluster.killed import done, forget, killed, told
 from fuzz.cluster.link import Link
 from fuzz.cluster.messages import Failure, Found, Hello, Place, Reply, Welcome, packed, unpacked
 from fuzz.cluster.outbox import Outbox
@@ -70,19 +69,19 @@ class Worker:
         self._outbox = Outbox(number, welcome)
         self._sharing = Sharing(self._outbox, link, self._as_found, lambda: self._arm)
         self._cases = Cases()
-        self._bench = Bench(welcome.setup, number, scratch, self._event, self._keeper, self._here)
+        self._bench = Bench(welcome.setup, number, scratch, self._event, self._keeper, self._where)
         self._examples = examples(welcome.setup.redis)
         self._shard: Shard | None = None
         self._job: Failure | None = None
         self._running = self._out = self._anew = self._renew = False
         self._note, self._rest, self._next_report = "", REST, 0.0
         self._phase, self._since = "", time.monotonic()
-        self._counts, self._counted = Counter[str](), welcome.place  # what was counted, up to which place
+        self._counts, self._counted = Counter[str](), welcome.place  # what was reported of the shard, up to which place
         self._told: set[str] = set()  # targets of which the coordinator knows limits and versions
 
     def _hello(self, node: str) -> Welcome:
         left = killed(self._scratch)
-        hello = Hello(self._number, node, tuple((dead.shard, dead.place, dead.found) for dead in left))
+        hello = Hello(self._number, node, tuple(told(dead, self._scratch.name) for dead in left.values()))
         welcome = unpacked(self._link.hello(packed(hello)), Welcome)
         forget(left)
         return welcome
@@ -127,15 +126,17 @@ class Worker:
             self._running, self._counted = True, place
             shard.batch(seed, done(place, self._passed))
         except BaseException:
-            self._place = self._here()
+            if shard.whole:
+                self._count(shard)
+            self._counts, self._place = Counter(shard.counts), self._counted  # what comes after that is judged again
             raise
         finally:
             self._running = False
             self._sharing.drop()
-        if time.monotonic() >= self._deadline:  # perhaps it was not over
+        if time.monotonic() >= self._deadline and not shard.shrinks:  # perhaps it was not over
             self._place = Place(place.batch, max(shard.drawn, place.drawn))
             return
-        self._place, self._passed = Place(place.batch + 1), frozenset()
+        self._place = Place(place.batch + 1)
         self._outbox.end_batch()
         if 0 < self._setup.rounds <= self._place.batch:
             self._deadline = 0.0
@@ -145,6 +146,21 @@ class Worker:
         if self._running and self._shard is not None:
             return Place(self._place.batch, max(self._shard.drawn, self._place.drawn))
         return self._place
+
+    def _where(self) -> tuple[Place, bool]:
+        """How far it is, and whether it draws there."""
+        return self._here(), self._running and self._shard is not None and not self._shard.shrinks
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all that was counted is done with; what is not would be judged again if the worker were killed now."""
+        return not self._running or self._shard is None or self._shard.whole
+
+    def _count(self, shard: Shard) -> None:
+        """Has what the shard has counted by now reported; the place goes with it."""
+        counts = Counter(shard.counts)
+        self._outbox.count(counts - self._counts)
+        self._counts, self._counted = counts, self._here()
 
     def _shrink(self, job: Failure) -> None:
         """Shrinks what another worker met, or keeps it as flaky if it does not fail here."""
@@ -180,6 +196,7 @@ class Worker:
         """Ends the shard, if there is one, and what it did is of its arm."""
         if self._shard is not None:
             self._shard.end()
+            self._count(self._shard)
             self._shard = None
             self._turn("")
             self._outbox.close(self._arm, self._place)
@@ -188,12 +205,7 @@ class Worker:
 
     def _event(self, event: str, **fields: Any) -> None:
         """Takes in what the shard says of itself, and looks whether it is time to report."""
-        if event == "batch":
-            self._counted = self._here()
-            counts = Counter[str](fields["counts"])
-            self._outbox.count(counts - self._counts)
-            self._counts = counts
-        elif event == "coverage":
+        if event == "coverage":
             self._outbox.cover(msgspec.convert(fields["counts"], Coverage))
         elif event == "phase":
             self._turn(fields["phase"])
@@ -231,7 +243,7 @@ class Worker:
         return rerun(self._setup, self._arm, self._number, self._place.batch)
 
     def _tick(self) -> None:
-        """In the midst of work: takes an answer that is there, or reports if it is time to."""
+        """In the midst of work: takes an answer that is there, or reports if it is time to, at least that it is alive."""
         self._look()
         if not self._link.busy and time.monotonic() >= self._next_report:
             self._send(free=False)
@@ -239,7 +251,10 @@ class Worker:
             self._shard.until(self._deadline)
 
     def _send(self, *, free: bool, ended: bool = False) -> None:
-        self._outbox.close(self._arm, self._counted if self._running else self._place)
+        if self._whole:
+            if self._shard is not None:
+                self._count(self._shard)
+            self._outbox.close(self._arm, self._here())
         report = self._outbox.report(free=free, holding=self._sharing.holding, note=self._note, ended=ended)
         self._next_report = time.monotonic() + self._setup.interval
         self._link.post(packed(report))
@@ -283,8 +298,3 @@ class Worker:
                 told = True
             self._look(1.0)
             self._sleep(0.0 if self._outbox.safe else _LOOK)
-
-
-def done(place: Place, passed: frozenset[str]) -> Callable[[int, Program], bool]:
-    """Which programs of a batch are not judged again: those before a place, and those that are passed over."""
-    return lambda number, program: number <= place.drawn or program.digest in passed
