@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, permutations
 
 from executor.args import Ref, refs, to_python
 from executor.facts import access, facts
 from executor.geometry import Overlap, overlap
-from executor.program import Program, Value
+from executor.program import Call, Program, Value
 from executor.schema import accesses
 
 
@@ -176,10 +176,6 @@ def _nested(program: Program) -> bool:
     return any(not isinstance(item, Ref) for item in items)
 
 
-def _has(*ops: str) -> Callable[[Program], bool]:
-    return lambda program: any(call.op in ops for call in program.calls)
-
-
 def _copied_across(program: Program) -> bool:
     return any(
         call.op == "aten.copy_.default" and len({program.values[v].dtype for v in call.operands}) > 1
@@ -199,6 +195,49 @@ def _lists(program: Program) -> Iterator[list[Value]]:
     lists = (call for call in program.calls if call.op.startswith("aten._foreach_"))
     return ([program.values[v] for v in accesses(program, call).writes] for call in lists)
 
+
+def _written_through(holds: Callable[[Program, Call], bool]) -> Callable[[Program], bool]:
+    """Whether a call that leaves its operand as it is stands before a write to that or to its result, and a use of the other."""
+
+    def found(program: Program) -> bool:
+        written = _written(program)
+        return any(
+            _used_after_write(program, written, k, one, other)
+            for k, call in enumerate(program.calls)
+            if call.operands and call.results and holds(program, call)
+            for one, other in permutations((call.operands[0], call.results[0]), 2)
+        )
+
+    return found
+
+
+def _used_after_write(program: Program, written: dict[int, list[int]], number: int, one: int, other: int) -> bool:
+    """Whether memory of one value is written behind a call, and the other value is used behind that."""
+    first = next((w for w in written.get(program.values[one].storage, ()) if w > number), None)
+    if first is None:
+        return False
+    return other in _returned(program) or any(other in later.operands for later in program.calls[first + 1 :])
+
+
+def _same_dtype(program: Program, call: Call) -> bool:
+    return program.values[call.operands[0]].dtype == program.values[call.results[0]].dtype
+
+
+def _of_one(call: Call) -> bool:
+    return len(call.operands) == len(call.results) == 1
+
+
+_NO_OPS: Mapping[str, Callable[[Program, Call], bool]] = {
+    "contiguous": lambda program, call: call.op == "aten.contiguous.default",
+    "to the same dtype": lambda program, call: call.op == "aten.to.dtype" and _same_dtype(program, call),
+    "dropout in evaluation": lambda program, call: call.op == "aten.dropout.default",
+    "pad by 0": lambda program, call: (
+        call.op == "aten.constant_pad_nd.default" and not any(to_python(call.args[1], ()))
+    ),
+    "stack of one": lambda program, call: call.op == "aten.stack.default" and _of_one(call),
+    "cat of one": lambda program, call: call.op == "aten.cat.default" and _of_one(call),
+    "split of one": lambda program, call: call.op.startswith("aten.split.") and _of_one(call),
+}
 
 FORMS: Mapping[str, Callable[[Program], bool]] = {
     "inputs: identical": _how(Overlap.MUST_ALIAS),
@@ -240,14 +279,6 @@ FORMS: Mapping[str, Callable[[Program], bool]] = {
     "a list with members on one storage": lambda program: any(
         len({v.storage for v in members}) < len(members) for members in _lists(program)
     ),
-    "a no-op form": _has(
-        "aten.contiguous.default",
-        "aten.to.dtype",
-        "aten.constant_pad_nd.default",
-        "aten.stack.default",
-        "aten.cat.default",
-        "aten.alias.default",
-        "aten.dropout.default",
-    ),
+    **{f"written through: {name}": _written_through(holds) for name, holds in _NO_OPS.items()},
     "eager refuses": lambda program: program.raises is not None,
 }

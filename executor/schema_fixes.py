@@ -16,8 +16,9 @@ HIDDEN_WRITES: dict[str, tuple[str, ...]] = {
 # does, and returns nothing.
 SET_DATA = "aten.set_data.default"
 
-# Calls whose result lies on their first argument's storage although the schema declares no alias.
-HIDDEN_VIEWS: frozenset[str] = frozenset({"aten._unsafe_view.default"})
+# Calls whose result lies on their first argument's storage although the schema declares no alias. That of `dropout` is its
+# argument where nothing is trained.
+HIDDEN_VIEWS: frozenset[str] = frozenset({"aten._unsafe_view.default", "aten.dropout.default"})
 
 # In-place operators that overwrite their first argument without reading it. (`out=` arguments are overwritten anyway.)
 OVERWRITES: frozenset[str] = frozenset(

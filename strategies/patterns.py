@@ -5,7 +5,8 @@ Most public reports have five statements or fewer, and their order matters more 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -74,6 +75,34 @@ def _part_over_all(draw: Draw, scope: Scope, target: int) -> None:
     for to, source in ((whole, piece), (target, kept)):
         if covers and scope.takes(COPY) and scope.tensor(to).dtype is scope.tensor(source).dtype:
             scope.emit(COPY, scope.tensor(to), scope.tensor(source), range=scope.range(source))
+
+
+def _left_as_it_is(draw: Draw, scope: Scope, target: int) -> None:
+    """A form that changes nothing gives the tensor itself, a view of it or a copy; one of the two is written, the other used."""
+    tensor = scope.tensor(target)
+    forms = [(op, args) for op, args in _unchanged(tensor) if scope.takes(op)]
+    if not forms:
+        draw_write(draw, scope, target)
+        return
+    op, args = choice(draw, forms)
+    found = scope.emit(op, *args)[0]
+    written, used = choice(draw, ((found, target), (target, found)))
+    write(draw, scope, written)
+    draw_pure(draw, scope, operand=used)
+
+
+def _unchanged(tensor: torch.Tensor) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Operators with arguments whose result has the tensor's elements as they are."""
+    yield "aten.contiguous.default", (tensor,)
+    yield "aten.to.dtype", (tensor, tensor.dtype)
+    if tensor.is_floating_point():
+        yield "aten.dropout.default", (tensor, 0.5, False)
+    if filled(tensor):
+        yield "aten.constant_pad_nd.default", (tensor, [0, 0], 0)
+        yield "aten.cat.default", ([tensor], 0)
+        yield "aten.split.Tensor", (tensor, tensor.shape[0], 0)
+    if tensor.ndim < 5:
+        yield "aten.stack.default", ([tensor], 0)
 
 
 def _swapped(draw: Draw, scope: Scope, target: int) -> None:
@@ -165,6 +194,7 @@ PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _stored_twice,
     _added_to_its_flip,
     shifted,
+    _left_as_it_is,
     _swapped,
     _part_over_all,
     _transposed,

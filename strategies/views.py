@@ -256,6 +256,7 @@ MORE_VIEWS: tuple[View, ...] = (
     View("aten.alias.default", always, nothing),
     View("aten.detach.default", always, nothing),
     View("aten.contiguous.default", always, nothing),
+    View("aten.dropout.default", torch.is_floating_point, lambda draw, tensor: (0.5, False)),
     View("aten.squeeze.default", always, nothing),
     View("aten.movedim.int", ranked(2), _move),
     View("aten.flatten.using_ints", filled, nothing),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 
+from benchmarks.forms import FORMS
 from executor import interpreter, memory
 from executor.args import Ref
 from executor.program import Param, Program
@@ -74,6 +75,7 @@ def _is_a_shift(program: Program) -> bool:
     ("_bytes_read_late", _is_read_late),
     ("_added_to_its_flip", _is_indexed_then_mirrored),
     ("draw_crossing", _is_a_shift),
+    *(("_left_as_it_is", FORMS[name]) for name in FORMS if name.startswith("written through: ")),
 ])  # fmt: skip
 def test_a_pattern_gives_such_programs(name: str, wanted: Callable[[Program], bool]) -> None:
     program = find(alone(name), wanted, settings=SEARCH)

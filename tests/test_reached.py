@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from benchmarks.coverage import Left, Reached, existing, lines, reach
 from benchmarks.forms import FORMS
+from executor.args import Ref
 from executor.limits import EVERYTHING
+from executor.program import Iota, Param
 from executor.tracing import trace
 from fuzz.reach import families
+from strategies.scope import Scope
 
 
 def test_tables_of_torch() -> None:
@@ -90,3 +95,31 @@ def test_what_programs_do() -> None:
     assert "a read, then the source is written" not in found
     again = _forms(lambda a: (b := a.clone(), a.add_(1), b), torch.ones(3))
     assert {"a read, then the source is written", "the same output twice"} <= again
+
+
+def _through(op: str, *args: object, of: Callable[[torch.Tensor], object] = lambda x: x) -> set[str]:
+    """The forms of a program that calls an operator, writes its operand, and returns the operator's result."""
+    scope = Scope()
+    x = scope.tensor(scope.add_input(torch.arange(6.0), Iota("float32", 0)))
+    made = scope.emit(op, of(x), *args)[0]
+    scope.emit("aten.add_.Tensor", x, 1)
+    program = scope.recorder.program([Param("a", Ref(0))], Ref(made))
+    return {name for name, holds in FORMS.items() if holds(program) and name.startswith("written through")}
+
+
+def test_forms_that_leave_their_operand_as_it_is() -> None:
+    wanted = {
+        "contiguous": _through("aten.contiguous.default"),
+        "to the same dtype": _through("aten.to.dtype", torch.float32),
+        "dropout in evaluation": _through("aten.dropout.default", 0.5, False),  # noqa: FBT003 (as the schema has it)
+        "pad by 0": _through("aten.constant_pad_nd.default", [0, 0]),
+        "stack of one": _through("aten.stack.default", of=lambda x: [x]),
+        "cat of one": _through("aten.cat.default", of=lambda x: [x]),
+        "split of one": _through("aten.split.Tensor", 6),
+    }
+    for name, found in wanted.items():
+        assert found == {f"written through: {name}"}
+    assert not _through("aten.to.dtype", torch.float64)
+    assert not _through("aten.constant_pad_nd.default", [0, 1])
+    assert not _through("aten.cat.default", of=lambda x: [x, x])
+    assert not _through("aten.split.Tensor", 3)

@@ -33,6 +33,7 @@ def vector() -> torch.Tensor:
 CALLS: dict[str, Any] = {
     "aten.native_batch_norm.default": batch_norm,
     "aten._unsafe_view.default": lambda: {"self": vector(), "size": [2, 3]},
+    "aten.dropout.default": lambda: {"input": vector(), "p": 0.5, "train": False},
     "aten._foreach_copy_.default": lambda: {"self": [vector(), vector()], "src": [vector() + 1, vector() + 2]},
     "aten._foreach_zero_.default": lambda: {"self": [vector(), vector()]},
     "aten.copy_.default": lambda: {"self": vector(), "src": vector() + 1},
