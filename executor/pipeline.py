@@ -90,6 +90,7 @@ def passes(choose: Chooser) -> list[tuple[str, Callable[[Program], Program]]]:
         ("dead stores", dead_stores),
         ("dead calls", dead_calls),
         ("coalesce", coalesce),
+        ("dead calls", dead_calls),  # what was stored only where nobody looks
     ]
     return found
 

@@ -184,6 +184,8 @@ def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
         (lambda x, y: x.copy_(y.sum()), [torch.ones(()), torch.ones(4)], "less than two elements"),
         (lambda x: x.copy_(torch.ones(1, 4).expand(4, 4) * 2), [torch.ones(4, 4)], "broadcast"),
         (lambda x: x.fill_(2), [torch.ones(4)], None),
+        (lambda x, y: (x.copy_(y), x.amin(0))[1], [torch.ones(1, 2), torch.ones(1, 2)], "elements moved"),
+        (lambda x, y: (x.copy_(y), x * 2)[1], [torch.ones(2), torch.ones(2)], "elements moved"),
     ],
 )
 def test_what_is_not_written_early(fn: Callable[..., Any], args: list[torch.Tensor], why: str | None) -> None:

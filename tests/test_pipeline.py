@@ -132,6 +132,18 @@ def test_a_huge_frame_gets_a_barrier_and_a_small_one_a_blend() -> None:
     assert compile_program(program, WeakMemory(), "auto").barriers == 0
 
 
+def test_what_is_stored_where_nobody_looks_is_not_computed() -> None:
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        b = a + 10
+        c = b.view(torch.uint8) + 10
+        c.zero_()
+        b.add_(10)
+        return c
+
+    compilation = compile_program(trace(fn, torch.ones(2)), Eager())
+    assert "aten.add.Tensor" not in {call.op for call in compilation.program.calls}
+
+
 def test_uncompiled_programs_are_interpreted() -> None:
     program = random_program(3)
     found = uncompiled(program)

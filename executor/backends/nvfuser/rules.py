@@ -13,6 +13,7 @@ from executor.backends.nvfuser.iteration import is_iterated
 from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import is_part, squeezed, view_refusal
+from executor.elements import crosses
 from executor.facts import operand_list
 from executor.geometry import Overlap, overlap
 from executor.memory_ssa import MemorySSA, footprint
@@ -141,19 +142,42 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     value = memory.stored(store)
     if value is None or values[value].dtype != geometry.dtype or values[value].shape != geometry.shape:
         return "the value has another dtype or shape than its target"
-    if geometry.dtype not in NAMES or len(geometry.shape) > HIGHEST_RANK:
-        return "nvFuser does not know its target"
-    if geometry.numel < 2:
-        return "its target has less than two elements"
-    if not is_dense(squeezed(geometry)):
-        return "its target is not dense, and nvFuser would write it as if it were"
+    about_target = _target_refusal(geometry)
+    if about_target is not None:
+        return about_target
     region = {i for i, fused in enumerate(found.fused) if fused and found.levels[i] == found.levels[store]}
     if not is_iterated(memory, region, value):
         return "nvFuser may take a dimension of its value for broadcast"
+    if _moves_an_input(memory, region, value):
+        return "its value is an input's elements moved, which nvFuser may take for the input itself"
     reads = {v for i in region for v in memory.accesses[i].reads}
     if any(v != target and values[v] != geometry and _meet(values[v], geometry) for v in reads):
         return "another input of the region overlaps its target"
     return None
+
+
+def _target_refusal(target: Value) -> str | None:
+    if target.dtype not in NAMES or len(target.shape) > HIGHEST_RANK:
+        return "nvFuser does not know its target"
+    if target.numel < 2:
+        return "its target has less than two elements"
+    if not is_dense(squeezed(target)):
+        return "its target is not dense, and nvFuser would write it as if it were"
+    return None
+
+
+def _moves_an_input(memory: MemorySSA, region: set[int], v: int) -> bool:
+    """Whether views, copies, and reductions over dimensions of size 1 alone lead to a value from an input of the region."""
+    values = memory.program.values
+    while memory.owner.get(values[v].storage) in region:
+        number = memory.maker[v]
+        call = memory.program.calls[number]
+        operands = operand_list(call)
+        moves = memory.accesses[number].address or call.op in _MOVES or call.op in REDUCTIONS
+        if not operands or not moves or crosses(call, values) or values[operands[0]].dtype != values[v].dtype:
+            return False
+        v = operands[0]
+    return True
 
 
 def is_dense(value: Value) -> bool:
