@@ -128,6 +128,11 @@ FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     (lambda a: a.cumsum(0).flip(0), leaves((4,))),
     (lambda a: a.max(), leaves((4,))),
     (lambda a: a.sort().values, leaves((4,))),
+    # What is no view to autograd but lies on memory of a computed tensor: `flatten` has copied.
+    (lambda a: a.t().flatten().split(2)[0], leaves((2, 2))),
+    (lambda a: [(b := a.t().flatten()), (c := b[1:]), c.mul_(2), b.chunk(2)], leaves((2, 2))),
+    (lambda a: [(b := a * 2), *b.unsafe_split(2)], leaves((4,))),
+    (lambda a: (b := (a * 2).unsafe_split(2))[1][1:] * b[0][:1], leaves((4,))),
 ]
 
 

@@ -35,12 +35,11 @@ class View(NamedTuple):
 
 
 class History(NamedTuple):
-    """Gives a base of inputs, or a value that is a base, the history of a target."""
+    """Gives a base of inputs the history of a target."""
 
     storage: int
     level: int
-    base: int | None
-    value: int
+    base: int
     target: int
 
 
@@ -80,9 +79,8 @@ class Skeleton(NamedTuple):
             if isinstance(event, View):
                 step(event.call, env)
             elif isinstance(event, History):
-                base = env[event.value] if event.base is None else bases[event.base]
                 with torch.enable_grad():
-                    Rebase.apply(base, targets[event.target])  # type: ignore[no-untyped-call]
+                    Rebase.apply(bases[event.base], targets[event.target])  # type: ignore[no-untyped-call]
             else:
                 env[event.value] = Attached.apply(env[event.value], targets[event.target])  # type: ignore[no-untyped-call]
         for storage, level in self.levels.items():
@@ -108,7 +106,7 @@ def skeleton(joint: Joint) -> tuple[Skeleton, list[torch.Tensor]]:
     for v in refs(joint.outputs):
         build.place(v)
     for k in joint.rebased:
-        build.history(joint.copies.bases[k], base=k, value=joint.template.blueprint.base_of.index(k))
+        build.history(k)
     events = tuple(event for _, event in sorted(build.events, key=lambda pair: pair[0]))
     made = Skeleton(tuple(build.anchors), tuple(build.targets), events, build.levels(), joint.outputs)
     return made, build.tensors
@@ -131,7 +129,7 @@ class _Build:
         self._placed.add(v)
         tensor, calls = self._recorder.tensors[v], self._recorder.calls
         i = self._joint.maker(v)
-        if i is None or not self._joint.is_view(i):
+        if i is None or not self._joint.is_view(i) or _is_base(tensor):
             self.anchors.append(v)
             if tensor.requires_grad:
                 self._target(v, tensor)
@@ -143,18 +141,17 @@ class _Build:
         self.events.append((i, View(storage, level, calls[i])))
         for result in calls[i].results:
             made = self._recorder.tensors[result]
-            if made.requires_grad and made._base is None and not made.is_leaf:
-                self.history(made, base=None, value=result)
-            elif isinstance(_history_of(made), BackwardCFunction):
+            if isinstance(_history_of(made), BackwardCFunction):
                 self.events.append((i, Own(storage, level, result, self._target(like(made), made))))
 
-    def history(self, tensor: torch.Tensor, base: int | None, value: int) -> None:
-        """Notes that a tensor gets another history: a base of inputs, of which `value` is one, or the value itself."""
+    def history(self, base: int) -> None:
+        """Notes that a base of inputs gets another history."""
+        tensor, value = self._joint.copies.bases[base], self._joint.template.blueprint.base_of.index(base)
         call = self._joint.changed_history(tensor)
         storage = self._recorder.values[value].storage
         made = call < len(self._joint.forward)
         level = (self._joint.levels[call] if made else tensor._version - 1) - self._start(storage)
-        self.events.append((call, History(storage, level, base, value, self._target(like(tensor), tensor))))
+        self.events.append((call, History(storage, level, base, self._target(like(tensor), tensor))))
 
     def levels(self) -> dict[int, int]:
         """For each storage of an input or an anchor how many writes its tensors have seen."""
@@ -190,6 +187,11 @@ class Attached(FromSource):
         del source
         ctx.set_materialize_grads(False)
         return view
+
+
+def _is_base(tensor: torch.Tensor) -> bool:
+    """Whether autograd takes the tensor for a computed one, also where it lies on the memory of another."""
+    return tensor.requires_grad and tensor._base is None and not tensor.is_leaf
 
 
 def _history_of(tensor: torch.Tensor) -> object:
