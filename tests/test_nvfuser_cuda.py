@@ -219,9 +219,17 @@ def test_selections_of_bools_stay_bools(fn: Callable[..., Any]) -> None:
     assert torch.equal(compiled(x), fn(x))
 
 
-def test_signs_of_zeros_are_eagers() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        return x.mul_(x).abs_().neg_()
-
-    x = torch.zeros(9, device="cuda")
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.mul_(x).abs_().neg_(),
+        lambda x: x.abs_(),
+        lambda x: x.neg_().clone(),
+        lambda x: x.sub_(x),
+        lambda x: x.abs_().neg(),
+    ],
+)
+def test_signs_of_zeros_are_eagers(fn: Callable[[torch.Tensor], torch.Tensor], zero: float) -> None:
+    x = torch.full((9,), zero, device="cuda")
     assert torch.equal(torch.signbit(jit(fn, backend="nvfuser")(x.clone())), torch.signbit(fn(x)))

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from executor.backends.nvfuser.dtypes import number
-
 # An nvFuser tensor, or a Python number.
 Item = Any
 Formula = Callable[..., Item]
@@ -49,9 +47,9 @@ def _add(ops: Any, dtype: str, self: Item, other: Item, alpha: Item = 1) -> Item
     return _plus(ops, dtype, self, _scaled(ops, dtype, other, alpha))
 
 
-def _neg(ops: Any, dtype: str, self: Item) -> Item:
-    """By a product where a zero's sign may show: nvFuser's own `neg` of `abs(0)` is 0, not -0."""
-    return ops.neg(self) if dtype.startswith("complex") else ops.mul(self, number(-1, dtype))
+def _abs(ops: Any, dtype: str, self: Item) -> Item:
+    """With 0 added to floats: nvFuser's own `abs` of 0 is -0."""
+    return ops.add(ops.abs(self), 0.0) if dtype.startswith("float") else ops.abs(self)
 
 
 def _sub(ops: Any, dtype: str, self: Item, other: Item, alpha: Item = 1) -> Item:
@@ -183,8 +181,8 @@ POINTWISE: dict[str, Pointwise] = {
     "aten.logical_and.default": Pointwise(_op("logical_and"), "truth", "fib"),
     "aten.logical_or.default": Pointwise(_op("logical_or"), "truth", "fib"),
     "aten.logical_xor.default": Pointwise(_op("ne"), "truth", "fib"),
-    "aten.neg.default": Pointwise(_neg, dtypes="fic"),
-    "aten.abs.default": Pointwise(_op("abs")),
+    "aten.neg.default": Pointwise(_op("neg"), dtypes="fic"),
+    "aten.abs.default": Pointwise(_abs),
     "aten.sign.default": Pointwise(_sign),
     "aten.relu.default": Pointwise(_relu),
     "aten.square.default": Pointwise(lambda ops, dtype, self: ops.mul(self, self), dtypes="fic"),
