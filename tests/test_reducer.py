@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 import torch
@@ -195,3 +197,38 @@ def test_a_skeleton_is_taken_once() -> None:
     left = reduce(trace(long, torch.ones(2, 2)), writes_and_reads_part)
     assert [call.op for call in left.calls] == ["aten.add_.Tensor"]
     assert len(left.inputs) == 2
+
+
+ASPECTS: dict[str, Callable[[Program], object]] = {
+    "statements": lambda p: len(p.calls),
+    "inputs": lambda p: len(p.inputs),
+    "sizes": lambda p: [value.numel for value in p.entry.values],
+    "dtypes": lambda p: {value.dtype for value in p.values},
+    "operators": lambda p: [call.op for call in p.calls],
+}
+# What changes with an aspect: without a statement there are other operators.
+IMPLIED = {"statements": {"sizes", "operators"}, "inputs": {"sizes"}}
+
+
+@pytest.mark.parametrize("first", ASPECTS)
+def test_statements_go_before_inputs_before_sizes_before_dtypes_before_operators(first: str) -> None:
+    """Where only one of them may become less, and those before may not, it is the next one that does."""
+
+    def fn(a: torch.Tensor, unused: torch.Tensor) -> torch.Tensor:
+        del unused
+        return a.mul_(3).sub_(2)
+
+    program = trace(fn, torch.arange(6), torch.arange(4))
+    kept = [*ASPECTS][: [*ASPECTS].index(first)]
+    changed = [set[str]()]
+
+    def fails(candidate: Program) -> bool:
+        different = {name for name, aspect in ASPECTS.items() if aspect(candidate) != aspect(program)}
+        alone = different <= {first, *IMPLIED.get(first, ())} if first in different else len(different) <= 1
+        if not alone or not different.isdisjoint(kept):
+            return False
+        changed.append(different)
+        return True
+
+    assert reduce(program, fails) != program
+    assert first in next(filter(None, changed))
