@@ -73,6 +73,12 @@ class Recording:
         in_place = function.endswith("_") and (function.startswith("__i") or not function.startswith("__"))
         return in_place and self.recorder.grad and op is torch.ops.aten.clone.default
 
+    def instead(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What is called instead of this torch function, of the same meaning, so that what it calls is recorded."""
+        del args, kwargs
+        custom = FUNCTIONS.get(op_name(func)) if isinstance(func, OpOverload) else None
+        return None if custom is None else custom.apply
+
     def pack(self, tensor: torch.Tensor) -> int:
         """Keeps a tensor that autograd keeps, in its place. Returns its number."""
         self.kept.append(tensor)
@@ -179,10 +185,10 @@ class _Functions(TorchFunctionMode):
             )
         if func == _SET_DATA:  # each access makes a wrapper of its own
             return self.tracer.record(resolve(SET_DATA), args, {})
-        custom = FUNCTIONS.get(op_name(func)) if isinstance(func, OpOverload) else None
-        if custom is not None:
+        other = self.tracer.instead(func, args, kwargs or {})
+        if other is not None:
             with self:  # what it calls is called as from the user's own function
-                return custom.apply(*args, **(kwargs or {}))
+                return other(*args, **(kwargs or {}))
         before, self.running, self.name = self.running, object(), getattr(func, "__name__", "")
         start = len(self.tracer.recorder.calls)
         try:

@@ -25,11 +25,10 @@ from strategies.scope import Operand, Scope
 
 # Not made of values that carry gradients. Gradients of ties are fractions; `as_strided` and views as another dtype have none for
 # some of their elements; in place, logical operators leave the gradient of what they overwrite; lists that are copied, and `out=`, have none.
-# The derivative of a filled-in tensor asks which indices are distinct, and our compiler's tracer refuses shapes that depend on data.
 NOT_DIFFERENTIABLE = frozenset({
     "aten.maximum.default", "aten.minimum.default", "aten.amax.default", "aten.amin.default", "aten.as_strided.default",
     "aten.view.dtype", "aten._foreach_copy_.default", "aten.logical_not_.default", "aten.logical_or_.default",
-    "aten.index_fill_.int_Tensor", "aten.scatter_.reduce", "aten.scatter_.value_reduce", "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
+    "aten.scatter_.reduce", "aten.scatter_.value_reduce", "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
 })  # fmt: skip
 NOT_COMPLEX = frozenset({"aten.slice_scatter.default"})  # differentiable for real numbers only
 _WITHOUT_DERIVATIVE = frozenset({"heaviside", "floor_divide", "foreach_maximum", "foreach_minimum"})  # in torch

@@ -128,6 +128,10 @@ FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     (lambda a: a.cumsum(0).flip(0), leaves((4,))),
     (lambda a: a.max(), leaves((4,))),
     (lambda a: a.sort().values, leaves((4,))),
+    # Their own derivative would look which indices are distinct.
+    (lambda a, b: (a * 1).index_fill_(0, torch.tensor([0, 2, 0]), b[1]), leaves((4,), (2,))),
+    (lambda a, b: a.index_fill(-1, torch.tensor([1, 2]), b.sum()), leaves((2, 3), (2,))),
+    (lambda a, b: torch.index_fill(a, 0, torch.tensor(0), value=b[0]), leaves((), (2,))),
     # What is no view to autograd but lies on memory of a computed tensor: `flatten` has copied.
     (lambda a: a.t().flatten().split(2)[0], leaves((2, 2))),
     (lambda a: [(b := a.t().flatten()), (c := b[1:]), c.mul_(2), b.chunk(2)], leaves((2, 2))),

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from executor.accepted import check_containers, plain
 from executor.args import Arg, List, Ref
+from executor.autograd.fills import FILLS, needs_mask
 from executor.autograd.relations import Blueprint, Copies, Relations, base_of
 from executor.errors import TraceError
 from executor.facts import access, facts, operand_list
@@ -133,6 +134,10 @@ class Joint(Recording):
         """None: what autograd does for itself the backward program may need."""
         del op, function
         return False
+
+    def instead(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """See `Recording.instead`."""
+        return FILLS[func] if needs_mask(func, args, kwargs) else super().instead(func, args, kwargs)
 
     def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See `Recording.record`."""
