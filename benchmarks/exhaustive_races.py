@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from executor.args import Ref
-from executor.backends.tagged import Interner, every_schedule, in_program_order, under
+from executor.backends.schedules import every_schedule, under
+from executor.backends.tagged import Interner, in_program_order
 from executor.memory_ssa import MemorySSA
 from executor.partition import Partition
 from executor.program import Call, Iota, Param, Program, Storage, Value, contiguous_strides

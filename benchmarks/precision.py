@@ -25,7 +25,8 @@ import msgspec
 import numpy as np
 
 from executor.args import Const, List
-from executor.backends.tagged import Interner, Machine, drawn, in_program_order, under
+from executor.backends.schedules import drawn, under
+from executor.backends.tagged import Interner, Machine, in_program_order
 from executor.cost import CostModel
 from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA, footprint

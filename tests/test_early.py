@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from executor.backends.tagged import Interner, drawn, in_program_order, under
+from executor.backends.schedules import drawn, under
+from executor.backends.tagged import Interner, in_program_order
 from executor.early import early_refusal
 from executor.memory_ssa import MemorySSA
 from executor.partition import Partition, partition

@@ -9,7 +9,8 @@ import torch
 
 from benchmarks.exhaustive_races import judge, small_programs
 from executor.args import Ref
-from executor.backends.tagged import Interner, drawn, in_program_order, under
+from executor.backends.schedules import drawn, under
+from executor.backends.tagged import Interner, in_program_order
 from executor.backends.weak_memory import WeakMemory
 from executor.errors import AliasRaceError
 from executor.memory_ssa import MemorySSA

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from executor import executable
-from executor.backends.tagged import Interner, drawn, in_program_order, under
+from executor.backends.schedules import drawn, under
+from executor.backends.tagged import Interner, in_program_order
 from executor.backends.weak_memory import WeakMemory, moves, topological
 from executor.executable import Executable
 from executor.memory_ssa import MemorySSA
