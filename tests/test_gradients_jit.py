@@ -128,6 +128,8 @@ FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     (lambda a: a.cumsum(0).flip(0), leaves((4,))),
     (lambda a: a.max(), leaves((4,))),
     (lambda a: a.sort().values, leaves((4,))),
+    # Its derivative is zero, which autograd writes to memory of its own, in part.
+    (lambda a: [(b := a + 1)[1:3].add_(10), b.sgn_()], leaves((3,))),
     # Their own derivative would look which indices are distinct.
     (lambda a, b: (a * 1).index_fill_(0, torch.tensor([0, 2, 0]), b[1]), leaves((4,), (2,))),
     (lambda a, b: a.index_fill(-1, torch.tensor([1, 2]), b.sum()), leaves((2, 3), (2,))),

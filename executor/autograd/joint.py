@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch.utils import _pytree as pytree
 
@@ -24,6 +25,9 @@ from executor.program import Iota, Param, Program, Storage
 from executor.recording import Recording
 from executor.schema import op_name
 
+# Zeros that torch knows to be zeros, without memory, which cannot be written. While it traces torch has done what follows from
+# that, and the program needs memory.
+_NO_MEMORY = torch.ops.aten._efficientzerotensor.default  # noqa: SLF001 (no public way)
 _CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation: "
 
 
@@ -147,6 +151,8 @@ class Joint(Recording):
         out = super().record(op, args, kwargs)
         call = len(self.recorder.calls) - 1
         self.levels[call] = level
+        if op is _NO_MEMORY:
+            self.recorder.calls[call] = msgspec.structs.replace(self.recorder.calls[call], op="aten.zeros.default")
         if carried:
             self._histories.update((id(base_of(target)), call) for target in flatten(args[:1]))
         if op_name(op).startswith("aten._foreach_") and written:
