@@ -7,14 +7,16 @@ level come after its region, in program order.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from executor.args import List, Ref, refs
-from executor.facts import UPDATE_ALIASES, facts, operand_list
-from executor.memory_ssa import MemorySSA
+from executor.facts import UPDATE_ALIASES, access, facts, operand_list
+from executor.geometry import Overlap, overlap
+from executor.memory_ssa import MemorySSA, footprint
 from executor.partition import hazards
 from executor.program import Call
 
@@ -96,7 +98,7 @@ class Layout:
                     self.steps.append(calls[i])
                     self.made.update(calls[i].results)
         self._need(refs(self.program.outputs))
-        return self.steps
+        return _without_detours(self.program, self.steps)
 
     def _region(self, level: int, fused: list[int], host: list[int]) -> None:
         calls: list[Call] = []
@@ -208,6 +210,42 @@ class Layout:
             if what.writes and (self.found.levels[i] or 0) >= level
             for w in what.writes
         )
+
+
+def _without_detours(program: Program, steps: list[Step]) -> list[Step]:
+    """The steps without the copies of memory that the host makes only to store them next, elsewhere: stored from there."""
+    used = Counter(v for step in steps for v in _uses(step)) + Counter(refs(program.outputs))
+    found: list[Step] = []
+    last: int | None = None  # where the last step is that is no address, if it is a copy of memory
+    for step in steps:
+        if isinstance(step, Call) and access(program.values, step).address:
+            found.append(step)
+            continue
+        copied = found[last] if last is not None else None
+        last = None
+        if isinstance(step, Call) and isinstance(copied, Call) and _only_stores(program, step, copied, used):
+            found.remove(copied)
+            found.append(Call(step.op, (step.args[0], copied.args[0]), (), step.results, step.source))
+            continue
+        if isinstance(step, Call) and step.op == "aten.clone.default":
+            last = len(found)
+        found.append(step)
+    return found
+
+
+def _only_stores(program: Program, store: Call, copied: Call, used: Counter[int]) -> bool:
+    """Whether the call only stores a copy that nobody else needs, in other memory than that of which it is one."""
+    if store.op != "aten.copy_.default" or operand_list(store)[-1:] != copied.results or used[copied.results[0]] > 1:
+        return False
+    source, target = (program.values[operand_list(call)[0]] for call in (copied, store))
+    met = source.storage == target.storage and overlap(footprint(source), footprint(target)) is not Overlap.NO_ALIAS
+    return not met and (source.dtype, source.shape) == (target.dtype, target.shape)
+
+
+def _uses(step: Step) -> Iterable[int]:
+    return (
+        step.inputs if isinstance(step, Region) else step.aliases if isinstance(step, Barrier) else operand_list(step)
+    )
 
 
 def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:

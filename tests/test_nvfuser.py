@@ -26,7 +26,7 @@ from executor.jit import jit
 from executor.memory_ssa import MemorySSA
 from executor.partition import Partition, partition
 from executor.pipeline import Chooser, passes
-from executor.program import Program
+from executor.program import Call, Program
 from executor.regions import Layout, Region
 from executor.schema import resolve
 from executor.targets.cuda import placed
@@ -207,6 +207,23 @@ def only_region(program: Program) -> Region:
     found = partition(program, lambda call: on_cpu(program, call) is None, memory)
     (region,) = [step for step in Layout(found, memory).run() if isinstance(step, Region)]
     return region
+
+
+@pytest.mark.parametrize(
+    ("fn", "clones"),
+    [
+        (lambda x, y: x[0].copy_(y[1].clone()), 0),
+        (lambda x, _: x[1:].copy_(x[:-1].clone()), 1),  # they meet
+        (lambda x, y: (copied := y.clone(), x.copy_(copied))[0], 1),  # it is returned too
+        (lambda x, y: (copied := y.clone(), y.mul_(2), x.copy_(copied))[2], 0),  # what was copied changes later
+        (lambda x, y: (copied := y.clone(), y.cumsum_(0), x.copy_(copied))[2], 1),  # it changes first
+    ],
+)
+def test_the_host_stores_memory_without_a_detour(fn: Callable[..., Any], clones: int) -> None:
+    found, memory = compiled(fn, torch.ones(4, 4), torch.ones(4, 4))
+    steps = Layout(found, memory).run()
+    ops = [step.op for step in steps if isinstance(step, Call)]
+    assert (ops.count("aten.clone.default"), "aten.copy_.default" in ops) == (clones, True)
 
 
 def test_equal_regions_of_different_programs_have_one_body() -> None:
