@@ -82,7 +82,7 @@ class Hand:
         return Left(self.number, self.place, msgspec.structs.replace(found("in flight"), text=f"{self.done + 1}"))
 
     def send(self, *, take: bool = True, ended: bool = False) -> Reply:
-        report = self.outbox.report(free=True, ended=ended)
+        report = self.outbox.report(free=True, ended=ended, node="node")
         reply = self.center.coordinator.report(report)
         if take and not reply.out and not reply.anew:
             self.outbox.take(reply)
@@ -236,7 +236,10 @@ def test_what_of_another_worker_is_durable_says_nothing(center: Center, clock: C
     new.work(3)
     assert new.send().durable == 0
     center.start()
+    center.coordinator.state.seats[0].node = "another"
     assert new.send().have == 0
+    seat = center.coordinator.state.seats[0]
+    assert (seat.node, seat.holders) == ("node", 2), "as its report says: its hello is forgotten"
     assert new.send().have == 1
     assert center.coordinator.state.seats[0].place == at(18)
 
@@ -442,6 +445,20 @@ def test_workers_begin_on_all_targets(tmp_path: Path) -> None:
     arms = tuple((target, profile) for target in ("null", "pipeline") for profile in ("whole", "floats"))
     center = Center(setup(tmp_path, "null", "pipeline", workers=4, arms=arms), str(tmp_path / "state"))
     assert [seat.arm for seat in center.coordinator.state.seats] == [0, 2, 0, 2]
+
+
+def test_a_coordinator_that_knows_of_no_hello_counts_the_time_from_the_first_report(
+    center: Center, clock: Clock
+) -> None:
+    hand = Hand(center)
+    center.start()
+    clock.pass_(6)
+    hand.work(3)
+    hand.send()
+    assert center.coordinator.state.begun == clock.now
+    assert center.coordinator.state.targets["null"].throughput == {0: 3}
+    clock.pass_(10)
+    assert hand.send().left == 590
 
 
 def test_a_campaign_that_was_stopped_goes_on(center: Center, tmp_path: Path) -> None:

@@ -166,6 +166,21 @@ def called(campaign: str) -> str:
     return f"aliasfuzz-{campaign}"
 
 
+def vacant(campaign: str, seconds: float = 30.0) -> bool:
+    """Whether no coordinator of this campaign is at work; one that ends just now may take so many seconds for it."""
+    import ray
+
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            ray.get_actor(called(campaign))
+        except ValueError:
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+
+
 def coordinator(campaign: str, setup: Setup, flags: tuple[Flag, ...], url: str, node: str = "") -> Any:
     """The actor of a coordinator whose state is at this URL; on a node if its ID is given, which a path on its disk needs."""
     import ray

@@ -72,11 +72,12 @@ class Coordinator:
     ) -> Coordinator:
         """A coordinator that goes on where the last one was, if there is a snapshot, or else from the beginning."""
         saved = snapshots.load()
-        if saved is None:
-            return cls(State.of(setup, flags), snapshots, now)
-        state = _decode(saved[1])
-        state.restarts += 1
-        return cls(state, snapshots, now)
+        state = _decode(saved[1]) if saved is not None else State.of(setup, flags)
+        state.restarts += saved is not None
+        made = cls(state, snapshots, now)
+        made._snapped = 0.0  # the next one has to know of this one at once
+        made._save()
+        return made
 
     def hello(self, hello: Hello) -> Welcome:
         """A worker takes its seat; whoever had it before is out."""
@@ -107,10 +108,13 @@ class Coordinator:
             if (report.start, report.passed) != (seat.place, len(seat.passed)):
                 return Reply(self._epoch, 0, 0, 0.0, anew=True)
             seat.incarnation, seat.seq = report.incarnation, 0
+            seat.holders += 1
+            self.state.begun = self.state.begun or now
         for delta in report.deltas:
             if delta.seq == seat.seq + 1:
                 self._merge(seat, delta, now)
         seat.heard, seat.note, seat.ended = now, report.note, report.ended
+        seat.node = report.node or seat.node
         self._failures.hold(report.worker, report.holding, now)
         if report.free and not report.ended:
             self._next(seat, now)

@@ -24,7 +24,7 @@ from fuzz.cluster.state import State
 from fuzz.cluster.worker import FLUSH
 from fuzz.ending import keep
 from fuzz.journal import JournalError
-from fuzz.options import Options
+from fuzz.options import Options, UsageError
 from fuzz.record import State as RunState
 from fuzz.summary import closing_lines
 
@@ -55,6 +55,8 @@ def campaign(
     """
     connect(cluster.redis)
     with connected(cluster) as ray:
+        if not actors.vacant(Path(options.folder).name):
+            raise UsageError(f"the campaign of {options.folder} is at work on this cluster")
         workers = cluster.workers or places(ray, cluster.gpus)
         options = with_workers(options, workers)
         cluster = msgspec.structs.replace(cluster, workers=workers)
@@ -93,7 +95,9 @@ class _Driver:
         error = ray.get(self._central.close.remote())
         if error:
             self._failed.append(f"the campaign's state could not be saved at {url}: {error}")
-        return self._end(how, json_file)
+        ended = self._end(how, json_file)
+        ray.kill(self._central)  # or its name would be taken until somebody collects it
+        return ended
 
     def _watch(self, runs: dict[Any, Any], flags: tuple[Flag, ...]) -> None:
         """Until all workers are done; those that are make room for others, whose nodes may be lost."""
@@ -188,7 +192,7 @@ class _Driver:
 
 def line(options: Options, progress: Progress) -> str:
     """One line on how a campaign goes."""
-    rate = progress.programs / max(progress.used, 1e-9)
+    rate = progress.programs / max(progress.used, 1.0)
     away = sum(silent > 60 for silent in progress.silent.values())
     notes = f", {len(progress.notes)} cannot work" if progress.notes else ""
     return (

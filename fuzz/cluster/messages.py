@@ -149,7 +149,7 @@ class Report(msgspec.Struct, array_like=True):
     """A worker reports: all deltas that the coordinator does not have. `epoch` is what it knows of (see `Reply`).
 
     `start` is the place that it was welcomed with, `passed` how many programs it was to pass over. `free` means that it is between two batches, and may turn to something else.
-    `holding` are kinds that it shrinks. `note` says what keeps it from working, and `ended` that it does no more.
+    `holding` are kinds that it shrinks. `note` says what keeps it from working, and `ended` that it does no more. `node` is where it is.
     """
 
     worker: int
@@ -164,6 +164,7 @@ class Report(msgspec.Struct, array_like=True):
     flags: int = 0
     note: str = ""
     passed: int = 0
+    node: str = ""
 
 
 class Reply(msgspec.Struct, array_like=True):

@@ -102,10 +102,12 @@ class Outbox:
             self._kept.append(delta)
             self._start()
 
-    def report(self, *, free: bool, holding: Iterable[Kind] = (), note: str = "", ended: bool = False) -> Report:
+    def report(
+        self, *, free: bool, holding: Iterable[Kind] = (), note: str = "", ended: bool = False, node: str = ""
+    ) -> Report:
         """All that the coordinator does not have."""
         return Report(self.worker, self.incarnation, list(self._unknown()), self._start_place, free, ended, list(holding),
-                      self._epoch, len(self._log), self._version, note, self._passed)  # fmt: skip
+                      self._epoch, len(self._log), self._version, note, self._passed, node)  # fmt: skip
 
     def _unknown(self) -> Iterable[Delta]:
         return (delta for delta in self._kept if delta.seq > self._have)

@@ -62,7 +62,8 @@ class Worker:
     ) -> None:
         self._number, self._link, self._scratch = number, link, scratch
         self._examples_at, self._sleep = examples, sleep
-        welcome = self._hello(node)
+        self._node = node
+        welcome = self._hello()
         self._setup, self._flags, self._passed = welcome.setup, welcome.flags, welcome.passed
         self._place, self._arm, self._wanted = welcome.place, welcome.arm, welcome.arm
         self._deadline = time.monotonic() + welcome.left
@@ -79,9 +80,9 @@ class Worker:
         self._counts, self._counted = Counter[str](), welcome.place  # what was reported of the shard, up to which place
         self._told: set[str] = set()  # targets of which the coordinator knows limits and versions
 
-    def _hello(self, node: str) -> Welcome:
+    def _hello(self) -> Welcome:
         left = killed(self._scratch)
-        hello = Hello(self._number, node, tuple(told(dead, self._scratch.name) for dead in left.values()))
+        hello = Hello(self._number, self._node, tuple(told(dead, self._scratch.name) for dead in left.values()))
         welcome = unpacked(self._link.hello(packed(hello)), Welcome)
         forget(left)
         return welcome
@@ -255,7 +256,9 @@ class Worker:
             if self._shard is not None:
                 self._count(self._shard)
             self._outbox.close(self._arm, self._here())
-        report = self._outbox.report(free=free, holding=self._sharing.holding, note=self._note, ended=ended)
+        report = self._outbox.report(
+            free=free, holding=self._sharing.holding, note=self._note, ended=ended, node=self._node
+        )
         self._next_report = time.monotonic() + self._setup.interval
         self._link.post(packed(report))
 
