@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, permutations
 
 from executor.args import Ref, refs, to_python
-from executor.facts import access, facts
+from executor.facts import CONSTANT_WRITES, access, facts
 from executor.geometry import Overlap, overlap
-from executor.program import Call, Program, Value
+from executor.program import Call, Iota, Program, Value
 from executor.schema import accesses
 
 
@@ -239,6 +239,46 @@ _NO_OPS: Mapping[str, Callable[[Program, Call], bool]] = {
     "split of one": lambda program, call: call.op.startswith("aten.split.") and _of_one(call),
 }
 
+
+def _filled_expanded(program: Program) -> bool:
+    return any(
+        call.op in CONSTANT_WRITES and program.values[call.operands[0]].footprint.self_overlaps
+        for call in program.calls
+    )
+
+
+def _puts(*, accumulate: bool) -> Callable[[Program], bool]:
+    return lambda program: any(
+        call.op == "aten.index_put_.default" and (len(call.args) > 3 and call.args[3] is True) is accumulate
+        for call in program.calls
+    )
+
+
+def _repeated_places(program: Program) -> bool:
+    """Whether what says where values are written begins anew after some elements."""
+    fills = {i: program.storages[program.values[i].storage].fill for i in program.inputs}
+    repeated = {i for i, fill in fills.items() if isinstance(fill, Iota) and 0 < fill.period < program.values[i].numel}
+    for call in program.calls:
+        if call.op == "aten.remainder.Scalar" and to_python(call.args[1], ()) < program.values[call.results[0]].numel:
+            repeated.update(call.results)
+        indexed = call.op.split(".")[1].startswith(("index_", "scatter_", "put_"))
+        if indexed and accesses(program, call).writes and not repeated.isdisjoint(call.operands[1:]):
+            return True
+    return False
+
+
+def _scattered_back(program: Program) -> bool:
+    """Whether a copy in which a part was replaced is copied to where it comes from."""
+    made: dict[int, int] = {}
+    for call in program.calls:
+        homes = [program.values[v].storage for v in call.operands]
+        if call.op.split(".")[1] in ("slice_scatter", "select_scatter", "diagonal_scatter"):
+            made[call.results[0]] = homes[0]
+        elif call.op == "aten.copy_.default" and made.get(call.operands[1]) == homes[0]:
+            return True
+    return False
+
+
 FORMS: Mapping[str, Callable[[Program], bool]] = {
     "inputs: identical": _how(Overlap.MUST_ALIAS),
     "inputs: disjoint on one storage": _how(Overlap.NO_ALIAS),
@@ -276,6 +316,11 @@ FORMS: Mapping[str, Callable[[Program], bool]] = {
     "unfold with a step above the size": _unfolds(lambda size, step: step > size),
     "a copy with another dtype": _copied_across,
     "a copy that broadcasts": _broadcast,
+    "a number written to a tensor that overlaps itself": _filled_expanded,
+    "values put to distinct places": _puts(accumulate=False),
+    "values added at places": _puts(accumulate=True),
+    "places of which one index names one several times": _repeated_places,
+    "a copy with other elements in a part of it is copied back": _scattered_back,
     "a list with members on one storage": lambda program: any(
         len({v.storage for v in members}) < len(members) for members in _lists(program)
     ),

@@ -12,8 +12,9 @@ from itertools import combinations
 import msgspec
 
 from executor.args import refs
+from executor.facts import CONSTANT_WRITES
 from executor.geometry import Overlap, overlap
-from executor.program import Program, Value
+from executor.program import Call, Program, Value
 from executor.schema import accesses, changes_metadata
 from executor.schema_fixes import SET_DATA
 
@@ -26,6 +27,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     order; without it they differ in shape at most. `reread_inputs`: they may differ in dtype, or be conjugates of each other.
     `written_inputs_returned`: an output may lie on an input's storage that the program writes, or be an input whose metadata
     it changes. `overlapping_as_strided`: `as_strided` may give two indices of its result the same element.
+    `overlapping_fills`: a number may be written to a tensor of which several indices have the same element.
     `empty_inputs`: an input may have no elements. `numbers`: a parameter may be a number. `later_calls`: a compiled
     function may be called again, on data that are laid out in another way too. `raising`: eager may refuse the last call,
     and so must the compiler. `metadata_mutation`: calls may change a tensor's shape, strides, offset or storage in place,
@@ -42,6 +44,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reread_inputs: bool = True
     written_inputs_returned: bool = True
     overlapping_as_strided: bool = True
+    overlapping_fills: bool = True
     empty_inputs: bool = True
     numbers: bool = True
     later_calls: bool = True
@@ -108,9 +111,11 @@ class Limits(Switches, frozen=True, kw_only=True):
             if (
                 not self.overlapping_as_strided
                 and call.op in ("aten.as_strided.default", "aten.as_strided_.default")
-                and any(program.values[i].footprint.self_overlaps for i in call.results)
+                and _overlaps_itself(program, call)
             ):
                 yield f"a result of {call.op} overlaps itself"
+            if not self.overlapping_fills and call.op in CONSTANT_WRITES and _overlaps_itself(program, call):
+                yield f"{call.op} fills a tensor that overlaps itself"
             if changes_metadata(call.op):
                 if not self.metadata_mutation:
                     yield f"{call.op} changes a tensor's shape or storage in place"
@@ -146,6 +151,10 @@ class Limits(Switches, frozen=True, kw_only=True):
             yield "the caller goes backward several times"
         if backward is not None and not self.written_results and backward.written is not None:
             yield "the caller writes before it goes backward"
+
+
+def _overlaps_itself(program: Program, call: Call) -> bool:
+    return any(program.values[i].footprint.self_overlaps for i in call.results)
 
 
 def displaced(a: Value, b: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from executor.facts import CONSTANT_WRITES
 from executor.geometry import WriteKind, write_kind
 from executor.program import Call, Program
 from executor.schema import accesses
@@ -17,6 +18,8 @@ def is_defined(program: Program) -> bool:
 
 
 def _is_defined(program: Program, call: Call) -> bool:
+    if call.op in CONSTANT_WRITES:
+        return True
     what = accesses(program, call)
     for target in map(program.values.__getitem__, what.writes):
         read = (program.values[i] for i in what.reads)

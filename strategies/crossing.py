@@ -66,13 +66,17 @@ def _parts(draw: Draw, scope: Scope, target: int) -> tuple[int, int]:
     if len(dims) > 1 and (way == 3 or size == 2):
         return _row_and_column(draw, scope, target, dims)
     if size == 2:
-        return target, part(scope, target, dim, 0, 1)
+        return _in_some_order(draw, part(scope, target, dim, 0, 1), target)
     if way == 4:
-        return target, part(scope, target, dim, below(draw, 2), size, step=2)
+        return _in_some_order(draw, part(scope, target, dim, below(draw, 2), size, step=2), target)
     start = between(draw, 1, size - 2)
     stop = between(draw, start + 1, size - 1)
-    pair = part(scope, target, dim, 0, stop), part(scope, target, dim, start, size)
-    return pair[::-1] if below(draw, 2) else pair
+    return _in_some_order(draw, part(scope, target, dim, 0, stop), part(scope, target, dim, start, size))
+
+
+def _in_some_order(draw: Draw, one: int, other: int) -> tuple[int, int]:
+    """Which of the two is written and which is read. The whole holds all of its part, but the part not all of the whole."""
+    return (other, one) if below(draw, 2) else (one, other)
 
 
 def _row_and_column(draw: Draw, scope: Scope, target: int, dims: list[int]) -> tuple[int, int]:

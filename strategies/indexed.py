@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from strategies.draws import Draw, below, choice
+from strategies.draws import Draw, below, between, choice
 from strategies.dtypes import EXACT, Range, kind
 from strategies.moves import indices, is_mask
 from strategies.pointwise import draw_pure
@@ -20,6 +20,7 @@ from strategies.steps import part
 
 Drawn = tuple[list[Any], Range] | None
 INDEX = "aten.arange.default"  # of the first rows, where nothing in scope indexes them
+_REPEAT = "aten.remainder.Scalar"
 
 
 class IndexedWrite(NamedTuple):
@@ -197,7 +198,10 @@ def _triangle(draw: Draw, scope: Scope, target: int) -> Drawn:
 
 
 def _place(draw: Draw, scope: Scope, target: int, *, distinct: bool, dim: int | None = None) -> tuple[int, int] | None:
-    """A dimension of the target, and a value that indexes it; if there is none, one that counts its first elements."""
+    """A dimension of the target, and a value that indexes it.
+
+    If there is none, one that counts its first elements; unless they must be `distinct`, perhaps some of them again and again.
+    """
     tensor = scope.tensor(target)
     if not tensor.ndim or not tensor.numel():
         return None
@@ -210,6 +214,9 @@ def _place(draw: Draw, scope: Scope, target: int, *, distinct: bool, dim: int | 
     if not fits and scope.takes(INDEX, torch.int64):
         cpu = {"device": torch.device("cpu"), "pin_memory": False}
         fits = scope.emit(INDEX, size - below(draw, size), range=Range(0, size - 1), **cpu)
+        if not distinct and scope.takes(_REPEAT) and below(draw, 2):
+            places = between(draw, 1, scope.tensor(fits[0]).numel())
+            fits = scope.emit(_REPEAT, scope.tensor(fits[0]), places, range=Range(0, places - 1))
     return (dim, choice(draw, fits)) if fits else None
 
 

@@ -13,11 +13,12 @@ import torch
 from executor.args import constant
 from strategies.crossing import shifted
 from strategies.draws import Draw, below, between, choice
+from strategies.dtypes import Range
 from strategies.indexed import draw_indexed
 from strategies.pointwise import COPY, OPERATORS, draw_pure, draw_write
 from strategies.scope import Scope
 from strategies.steps import add, adds, again, rows, store, stores, write
-from strategies.views import VIEWS, draw_view, filled, other_dtypes
+from strategies.views import LARGEST, VIEWS, draw_view, filled, other_dtypes
 
 _OVERWRITES = tuple(op for op in OPERATORS if op.inplace in (COPY, "aten.fill_.Scalar", "aten.zero_.default"))
 
@@ -103,6 +104,25 @@ def _unchanged(tensor: torch.Tensor) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield "aten.split.Tensor", (tensor, tensor.shape[0], 0)
     if tensor.ndim < 5:
         yield "aten.stack.default", ([tensor], 0)
+
+
+def _expanded_and_filled(draw: Draw, scope: Scope, target: int) -> None:
+    """A tensor is expanded and filled through that, the one write that eager lets go to one element several times."""
+    tensor = scope.tensor(target)
+    fills = [(op, args) for op, args in (("aten.fill_.Scalar", (1,)), ("aten.zero_.default", ())) if scope.takes(op)]
+    small = tensor.ndim < 5 and 0 < tensor.numel() * 3 <= LARGEST
+    taken = scope.limits.overlapping_fills and scope.takes("aten.expand.default") and bool(fills)
+    plain = not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg())  # of others eager writes through a copy
+    if not (taken and small and plain):
+        draw_write(draw, scope, target)
+        return
+    if below(draw, 2):
+        target = scope.emit("aten.clone.default", tensor, range=scope.range(target))[0]
+    wide = scope.emit("aten.expand.default", scope.tensor(target), [between(draw, 2, 3), *tensor.shape])[0]
+    op, args = choice(draw, fills)
+    number = sum(args)
+    scope.emit(op, scope.tensor(wide), *args, range=Range(number, number))
+    draw_pure(draw, scope, operand=choice(draw, (target, wide)))
 
 
 def _swapped(draw: Draw, scope: Scope, target: int) -> None:
@@ -195,6 +215,7 @@ PATTERNS: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _added_to_its_flip,
     shifted,
     _left_as_it_is,
+    _expanded_and_filled,
     _swapped,
     _part_over_all,
     _transposed,

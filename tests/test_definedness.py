@@ -24,7 +24,7 @@ X = torch.arange(24.0)
         (lambda b, c: b.add_(c), (X.as_strided((4, 2), (6, 1), 2), X.as_strided((4, 2), (6, 1), 0)), True),
         (lambda b, c: b.add_(c), (X.as_strided((4, 2), (6, 1), 1), X.as_strided((4, 2), (6, 1), 0)), False),
         (lambda b: b.add_(b), (X,), True),
-        (lambda b: b.zero_(), (X[:1].expand(3),), False),
+        (lambda b: b.zero_(), (X[:1].expand(3),), True),
         (lambda b, c: torch._foreach_add_([b, c], 1), (X[:5], X[5:]), True),
     ],
 )

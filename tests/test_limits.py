@@ -112,6 +112,13 @@ def test_overlapping_as_strided() -> None:
     assert limits.refuse(trace(lambda a: a[:1].expand(3) + 0, whole())) is None
 
 
+def test_overlapping_fills() -> None:
+    limits = Limits(overlapping_fills=False)
+    filled = trace(lambda a: (a[:1].expand(3).fill_(1), a)[1], whole())
+    assert limits.refuse(filled) == "aten.fill_.Scalar fills a tensor that overlaps itself"
+    assert limits.refuse(trace(lambda a: (a[:1].expand(3), a.zero_())[1], whole())) is None
+
+
 @pytest.mark.parametrize("fn", [lambda a: a.view(torch.int32) + 1, lambda a: a.to(torch.int32)], ids=["view", "cast"])
 def test_dtypes_count_wherever_they_occur(fn: Callable[..., Any]) -> None:
     program = trace(fn, whole())

@@ -75,6 +75,7 @@ def _is_a_shift(program: Program) -> bool:
     ("_bytes_read_late", _is_read_late),
     ("_added_to_its_flip", _is_indexed_then_mirrored),
     ("draw_crossing", _is_a_shift),
+    ("_expanded_and_filled", FORMS["a number written to a tensor that overlaps itself"]),
     *(("_left_as_it_is", FORMS[name]) for name in FORMS if name.startswith("written through: ")),
 ])  # fmt: skip
 def test_a_pattern_gives_such_programs(name: str, wanted: Callable[[Program], bool]) -> None:

@@ -26,7 +26,9 @@ class CopiedWrite(Relation):
             return
         for k, call in enumerate(program.calls):
             writes = accesses(program, call).writes
-            if len(writes) == 1 and call.results == writes and facts(call.op).functional is not None:
+            if len(writes) != 1 or call.results != writes or facts(call.op).functional is None:
+                continue
+            if not program.values[writes[0]].footprint.self_overlaps:  # which takes numbers, but no copy
                 yield k
 
     def at(self, program: Program, place: int, draw: random.Random) -> Program | None:  # noqa: ARG002 - no choice is left
