@@ -14,13 +14,14 @@ from typing import Any
 import msgspec
 import torch
 
+from executor.args import refs
 from executor.interpreter import flatten
 from executor.limits import Limits
 from executor.memory import allocate
 from executor.program import Backward, Inputs, Iota, Program
 from executor.schema import changes_metadata, effects
 from strategies.draws import Draw, below, choice
-from strategies.dtypes import Range
+from strategies.dtypes import EXACT, Range, kind, symmetric
 from strategies.scope import Operand, Scope
 
 # Not made of values that carry gradients. Gradients of ties are fractions; `as_strided` and views as another dtype have none for
@@ -221,6 +222,33 @@ def draw_detached(draw: Draw, scope: Scope) -> list[int]:
     return scope.emit("aten.detach.default", scope.tensor(operand))
 
 
+def draw_scaled(draw: Draw, scope: Scope) -> list[int]:
+    """A product with what is computed of a value that has no gradient, or of one that is detached: a weight, or a mask.
+
+    The backward pass needs that factor. It may be computed anew there, but not from what the caller can have written since.
+    """
+    operand = choice(draw, scope.operands())
+    tensor, own = scope.tensor(operand), scope.range(operand)
+    if kind(tensor.dtype) != "f" or not scope.takes("aten.neg.default") or not scope.takes("aten.mul.Tensor"):
+        return [operand]
+    grown = {i: symmetric(own.magnitude * scope.range(i).magnitude) for i in scope.alike(tensor.shape, tensor.dtype)}
+    fits = [i for i, found in grown.items() if found.within(EXACT[tensor.dtype])]
+    if not fits:
+        return [operand]
+    chosen = source = choice(draw, fits)
+    if scope.tensor(source).requires_grad:
+        source = scope.emit("aten.detach.default", scope.tensor(source))[0]
+    factor = scope.emit("aten.neg.default", scope.tensor(source), range=symmetric(scope.range(source).magnitude))[0]
+    return scope.emit("aten.mul.Tensor", tensor, scope.tensor(factor), range=grown[chosen])
+
+
+def _writable(program: Program, inputs: Inputs) -> list[int]:
+    """The positions of results that the caller may write: outputs, inputs, and twice those inputs that have no gradient."""
+    first = sum(1 for _ in refs(program.outputs))
+    plain = {*range(len(inputs.values))} - {*inputs.leaves, *inputs.rooted}
+    return [*range(first + len(inputs.values)), *[first + k for k in sorted(plain)]]
+
+
 def with_backward(draw: Draw, program: Program, inputs: Inputs, limits: Limits) -> Program:
     """The program with these inputs, and with how its caller goes backward: more often than not once, from all results."""
     draw.begin()
@@ -230,7 +258,7 @@ def with_backward(draw: Draw, program: Program, inputs: Inputs, limits: Limits) 
         functional=below(draw, 3) == 2,
         passes=2 if below(draw, 6) == 5 and limits.retained_graphs else 1,
         apart=below(draw, 6) == 5 and limits.retained_graphs,
-        written=below(draw, 4) if below(draw, 10) == 9 and limits.written_results else None,
+        written=choice(draw, _writable(program, inputs)) if below(draw, 6) == 5 and limits.written_results else None,
     )
     return msgspec.structs.replace(
         program, leaves=inputs.leaves, rooted=inputs.rooted, backward=plan if plan != Backward() else None

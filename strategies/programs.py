@@ -23,7 +23,15 @@ from strategies.crossing import draw_crossing
 from strategies.draws import Draw, below, choice, more
 from strategies.exact import FURTHER
 from strategies.functions import draw_function
-from strategies.gradients import DTYPES, draw_detached, draw_required, opened, perhaps_without, with_backward
+from strategies.gradients import (
+    DTYPES,
+    draw_detached,
+    draw_required,
+    draw_scaled,
+    opened,
+    perhaps_without,
+    with_backward,
+)
 from strategies.indexed import draw_indexed
 from strategies.layouts import draw_inputs
 from strategies.lists import draw_lists
@@ -91,7 +99,7 @@ def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Pro
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
     given = draw_required(draw, scope, inputs, twins) if gradients else None
     if given is not None:
-        scope, kinds = opened(draw, limits, given), (*kinds, "detach", "function")
+        scope, kinds = opened(draw, limits, given), (*kinds, "detach", "function", "scaled", "scaled")
         pointwise.draw_pure(draw, scope)  # of an input that requires grad more often than not: leaves cannot be written
     draw.begin()
     kind = choice(draw, (*kinds, *("crossing",) * (2 * len(kinds))))
@@ -157,6 +165,7 @@ _OTHERS = {
     "metadata": draw_change,
     "detach": draw_detached,
     "function": draw_function,
+    "scaled": draw_scaled,
 }
 _PURE = {"pure": pointwise.OPERATORS, "pure+": pointwise.MORE_OPERATORS, "pure++": FURTHER, "smooth": smooth.OPERATORS}
 
