@@ -89,6 +89,10 @@ def test_symptoms_that_were_shrunk_often_make_room_for_others() -> None:
     assert not any(passes(lost) for passes in passed)
     assert 150 < sum(passes(other) for passes in passed) < 250
     assert not any(muted(Counter(), seed)(value) for seed in range(20))
+    # Nothing is only counted before its like was shrunk once.
+    exception = value._replace(symptom="exception", detail="RuntimeError")
+    assert not any(muted(Counter({value: 2}), seed)(exception) for seed in range(20))
+    assert any(muted(Counter({exception: 1}), seed)(exception._replace(relation="none")) for seed in range(20))
 
 
 def test_a_batch_ends_when_the_time_is_up() -> None:
