@@ -89,6 +89,10 @@ class GradScope(Scope):
             self._without.add(id(tensor))
         return super().add_input(tensor, fill)
 
+    def keeps(self, index: int) -> bool:
+        """Whether the backward pass needs something of the value's memory."""
+        return self.tensor(index).untyped_storage()._cdata in self._saved
+
     def _save(self, tensor: torch.Tensor) -> None:
         """Notes that the backward pass needs a tensor; nothing else, since nothing goes backward while programs are drawn."""
         storage = tensor.untyped_storage()
@@ -242,23 +246,23 @@ def draw_scaled(draw: Draw, scope: Scope) -> list[int]:
     return scope.emit("aten.mul.Tensor", tensor, scope.tensor(factor), range=grown[chosen])
 
 
-def _writable(program: Program, inputs: Inputs) -> list[int]:
-    """The positions of results that the caller may write: outputs, inputs, and twice those inputs that have no gradient."""
-    first = sum(1 for _ in refs(program.outputs))
-    plain = {*range(len(inputs.values))} - {*inputs.leaves, *inputs.rooted}
-    return [*range(first + len(inputs.values)), *[first + k for k in sorted(plain)]]
+def _writable(scope: GradScope, program: Program) -> list[int]:
+    """The positions of results that the caller may write; thrice those where going backward is not refused after that."""
+    results = [*refs(program.outputs), *program.inputs]
+    return [*range(len(results)), *2 * [k for k, index in enumerate(results) if not scope.keeps(index)]]
 
 
-def with_backward(draw: Draw, program: Program, inputs: Inputs, limits: Limits) -> Program:
+def with_backward(draw: Draw, scope: GradScope, program: Program, inputs: Inputs) -> Program:
     """The program with these inputs, and with how its caller goes backward: more often than not once, from all results."""
     draw.begin()
+    limits = scope.limits
     plan = Backward(
         seed=below(draw, 3),
         left_out=(below(draw, 3),) if below(draw, 4) == 3 else (),
         functional=below(draw, 3) == 2,
         passes=2 if below(draw, 6) == 5 and limits.retained_graphs else 1,
         apart=below(draw, 6) == 5 and limits.retained_graphs,
-        written=choice(draw, _writable(program, inputs)) if below(draw, 6) == 5 and limits.written_results else None,
+        written=choice(draw, _writable(scope, program)) if below(draw, 6) == 5 and limits.written_results else None,
     )
     return msgspec.structs.replace(
         program, leaves=inputs.leaves, rooted=inputs.rooted, backward=plan if plan != Backward() else None

@@ -25,6 +25,7 @@ from strategies.exact import FURTHER
 from strategies.functions import draw_function
 from strategies.gradients import (
     DTYPES,
+    GradScope,
     draw_detached,
     draw_required,
     draw_scaled,
@@ -112,7 +113,9 @@ def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Pro
     if given is None and limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
         return scope.recorder.program(params, None, twins)
     program = scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
-    return program if given is None else with_backward(draw, program, given, limits)
+    if given is None or not isinstance(scope, GradScope):
+        return program
+    return with_backward(draw, scope, program, given)
 
 
 def _swarm(draw: Draw, limits: Limits, *, exact: bool) -> tuple[str, ...]:
