@@ -262,7 +262,7 @@ def with_backward(draw: Draw, scope: GradScope, program: Program, inputs: Inputs
         functional=below(draw, 3) == 2,
         passes=2 if below(draw, 6) == 5 and limits.retained_graphs else 1,
         apart=below(draw, 6) == 5 and limits.retained_graphs,
-        written=choice(draw, _writable(scope, program)) if below(draw, 6) == 5 and limits.written_results else None,
+        written=choice(draw, _writable(scope, program)) if below(draw, 4) == 3 and limits.written_results else None,
     )
     return msgspec.structs.replace(
         program, leaves=inputs.leaves, rooted=inputs.rooted, backward=plan if plan != Backward() else None
