@@ -115,6 +115,10 @@ FAULTS: dict[str, Fault] = {
         "A kernel overwrites what it reads through another input.",
         ((early, "_other_inputs", lambda *_: None),),
     ),
+    "early write-back before other loads": Fault(
+        "A kernel loads its target for another output after it has stored it.",
+        ((early, "_late_loads", lambda *_: set()),),
+    ),
     "early write-back before the host": Fault(
         "A kernel overwrites what a call on the host, or another early write-back, has still to see.",
         ((early, "_seen_by_others", lambda *_: None),),
