@@ -71,6 +71,11 @@ class Limits(Switches, frozen=True, kw_only=True):
     banned_ops: frozenset[str] = frozenset()
     side: int = 96
 
+    @property
+    def narrow(self) -> bool:
+        """Whether some operators or dtypes are not taken."""
+        return bool(self.banned_ops or self.banned_dtypes) or self.dtypes is not None
+
     def takes_dtype(self, name: str) -> bool:
         """Whether inputs and results may have the dtype of this name."""
         return name not in self.banned_dtypes and (self.dtypes is None or name in self.dtypes)

@@ -13,7 +13,7 @@ from fuzz.hazards import KINDS, RELATIONS
 from strategies import combined, indexed, lists, metadata, moves, pointwise, reductions, smooth, views
 from strategies.dtypes import KNOWN, kind
 from strategies.exact import FURTHER
-from strategies.pointwise import Pointwise
+from strategies.fitting import Pointwise
 from strategies.spellings import FURTHER_VIEWS
 
 _SHAPES = ((), (1,), (2,), (2, 2), (1, 2), (2, 2, 2))  # one of them fits each operator that some tensor fits

@@ -49,7 +49,7 @@ def _crosses(scope: Scope, target: int, other: int) -> bool:
     written, read = scope.value(target), scope.value(other)
     if written.storage != read.storage:
         return False
-    return overlap(read.footprint, written.footprint) in (Overlap.PARTIAL, Overlap.CONTAINED)
+    return overlap(scope.footprint(other), scope.footprint(target)) in (Overlap.PARTIAL, Overlap.CONTAINED)
 
 
 def _parts(draw: Draw, scope: Scope, target: int) -> tuple[int, int]:

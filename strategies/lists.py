@@ -9,7 +9,8 @@ import torch
 
 from strategies.draws import Draw, below, choice
 from strategies.dtypes import EXACT, Range, kind, symmetric
-from strategies.pointwise import OPERATORS, Pointwise, Ranged
+from strategies.fitting import Pointwise, Ranged
+from strategies.pointwise import OPERATORS
 from strategies.scope import Scope
 
 

@@ -14,13 +14,14 @@ from executor.args import constant
 from strategies.crossing import shifted
 from strategies.draws import Draw, below, between, choice
 from strategies.dtypes import Range
+from strategies.fitting import COPY, Table
 from strategies.indexed import draw_indexed
-from strategies.pointwise import COPY, OPERATORS, draw_pure, draw_write
+from strategies.pointwise import OPERATORS, draw_pure, draw_write
 from strategies.scope import Scope
 from strategies.steps import add, adds, again, rows, store, stores, write
 from strategies.views import LARGEST, VIEWS, draw_view, filled, other_dtypes
 
-_OVERWRITES = tuple(op for op in OPERATORS if op.inplace in (COPY, "aten.fill_.Scalar", "aten.zero_.default"))
+_OVERWRITES = Table(op for op in OPERATORS if op.inplace in (COPY, "aten.fill_.Scalar", "aten.zero_.default"))
 
 
 def draw_pattern(draw: Draw, scope: Scope, targets: list[int]) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import torch
 
 from strategies.draws import Draw, choice
-from strategies.pointwise import COPY
+from strategies.fitting import COPY
 from strategies.scope import Scope
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from executor.geometry import Overlap, overlap
+from executor.geometry import Footprint, Overlap, overlap
 from executor.interpreter import flatten, returned
 from executor.limits import EVERYTHING, Limits
 from executor.program import Iota, Storage, Value, itemsize
@@ -36,6 +36,8 @@ class Scope:
         self._dtypes: list[torch.dtype] = []
         self._fills: dict[int, Iota] = {}
         self._gapped: set[int] = set()
+        self._footprints: list[Footprint] = []  # of the recorder's values, as far as they were asked for
+        self._overlapping: list[bool] = []
 
     def takes(self, op: str, dtype: torch.dtype | None = None) -> bool:
         """Whether the compiler under test takes the operator, and results of the dtype."""
@@ -49,6 +51,26 @@ class Scope:
     def value(self, index: int) -> Value:
         """The geometry of a value; if its tensor has become another value, that one's."""
         return self.recorder.values[self.recorder.current(index)]
+
+    def footprint(self, index: int) -> Footprint:
+        """The addresses that a value touches."""
+        place = self.recorder.current(index)
+        if place >= len(self._footprints):
+            self._look()
+        return self._footprints[place]
+
+    def overlaps(self, index: int) -> bool:
+        """Whether two elements of the value share memory."""
+        place = self.recorder.current(index)
+        if place >= len(self._overlapping):
+            self._look()
+        return self._overlapping[place]
+
+    def _look(self) -> None:
+        """Takes the footprints of the values that are new."""
+        new = [value.footprint for value in self.recorder.values[len(self._footprints) :]]
+        self._footprints += new
+        self._overlapping += [footprint.self_overlaps for footprint in new]
 
     def tensor(self, index: int) -> torch.Tensor:
         """The live tensor of a value, with the contents that it has here when the program runs."""
@@ -78,7 +100,7 @@ class Scope:
         value = self.value(index)
         fill = self._fills.get(value.storage)
         counts = fill is not None and not fill.period and value.dtype == fill.dtype != "bool"
-        return counts and value.storage not in self.written and not value.footprint.self_overlaps
+        return counts and value.storage not in self.written and not self.overlaps(index)
 
     def add_input(self, tensor: torch.Tensor, fill: Iota) -> int:
         """Registers an input on a storage that begins with these contents."""
@@ -100,7 +122,7 @@ class Scope:
         """
         if op in self.limits.banned_ops:
             return [self.recorder.ref(tensor).index for tensor in flatten(args)]
-        first = self._of_first(args) if flatten(args) else Range(0, 0)
+        first = self._of_first(args)
         out = returned(op, args, self.recorder.call(resolve(op), *args, **kwargs))
         if range is not None and any(tensor.is_complex() for tensor in out):
             range = symmetric(range.hull(first).magnitude)  # noqa: A001 - conjugates have negative parts
@@ -121,8 +143,9 @@ class Scope:
         return results
 
     def _of_first(self, args: tuple[Operand, ...]) -> Range:
-        """The range of the first operand, of which a view operator has made a copy."""
-        return self.range(self.recorder.ref(flatten(args)[0]).index)
+        """The range of the first operand, of which a view operator has made a copy; 0 alone if there is none."""
+        tensors = flatten(args)
+        return self.range(self.recorder.ref(tensors[0]).index) if tensors else Range(0, 0)
 
     def note(self, index: int, written: Range) -> None:
         """Remembers that elements in this range were written to a value."""
@@ -143,12 +166,13 @@ class Scope:
 
     def writable(self) -> list[int]:
         """Values that an in-place op may write: no two of their elements share memory."""
-        return [i for i in range(self.count) if not self.value(i).footprint.self_overlaps]
+        return [i for i in range(self.count) if not self.overlaps(i)]
 
     def apart(self, target: int, operand: int) -> bool:
         """Whether the two have no byte in common."""
-        written, read = self.value(target), self.value(operand)
-        return written.storage != read.storage or overlap(read.footprint, written.footprint) is Overlap.NO_ALIAS
+        if self.value(target).storage != self.value(operand).storage:
+            return True
+        return overlap(self.footprint(operand), self.footprint(target)) is Overlap.NO_ALIAS
 
     def may_read(self, target: int, operand: int) -> bool:
         """Whether eager lets a write to `target` read `operand`, with one outcome whatever the order of elements.
@@ -156,8 +180,7 @@ class Scope:
         Eager refuses operands that overlap a dense target in part even where each element reads only itself, so the
         operand has to be the target, element for element, or lie apart from it.
         """
-        written, read = self.value(target), self.value(operand)
-        return self.apart(target, operand) or written == read
+        return self.apart(target, operand) or self.value(target) == self.value(operand)
 
 
 def _range_of(fill: Iota, count: int) -> Range:

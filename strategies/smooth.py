@@ -8,7 +8,7 @@ import msgspec
 
 from executor.limits import Limits
 from strategies.dtypes import ANYTHING, Range
-from strategies.pointwise import Pointwise, Ranged
+from strategies.fitting import Pointwise, Ranged, Table
 
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 # Steps, of which a small error makes a large one, and casts by name, which a run in double precision could not widen.
@@ -49,16 +49,18 @@ def _op(name: str, ranged: Ranged, overload: str = "default", *scalars: int) -> 
     return Pointwise(f"aten.{name}_.{overload}", f"aten.{name}.{overload}", "f", ranged, scalars)
 
 
-OPERATORS: tuple[Pointwise, ...] = (
-    _op("sin", _bounded),
-    _op("tanh", _bounded),
-    _op("exp", _grown),
-    _op("sigmoid", _bounded),
-    _op("cos", _bounded),
-    _op("div", _third, "Tensor", 3),
-    _op("sqrt", _root),
-    _op("log1p", _logarithm),
-    _op("reciprocal", _inverse),
+OPERATORS = Table(
+    (
+        _op("sin", _bounded),
+        _op("tanh", _bounded),
+        _op("exp", _grown),
+        _op("sigmoid", _bounded),
+        _op("cos", _bounded),
+        _op("div", _third, "Tensor", 3),
+        _op("sqrt", _root),
+        _op("log1p", _logarithm),
+        _op("reciprocal", _inverse),
+    )
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from executor.args import to_python
 from strategies.draws import Draw
 from strategies.dtypes import EXACT, Range, cast, kind
-from strategies.pointwise import COPY, draw_write
+from strategies.fitting import COPY
+from strategies.pointwise import draw_write
 from strategies.scope import Scope
 
 
@@ -30,7 +31,7 @@ def again(scope: Scope, found: Range) -> int:
 
 def write(draw: Draw, scope: Scope, index: int) -> None:
     """A drawn in-place statement on the value, if it may be written."""
-    if scope.value(index).footprint.self_overlaps:
+    if scope.overlaps(index):
         return
     draw_write(draw, scope, index)
 

@@ -272,7 +272,10 @@ def draw_view(
     draw: Draw, tensor: torch.Tensor, views: tuple[View, ...] = VIEWS, limits: Limits = EVERYTHING
 ) -> tuple[str, tuple[Any, ...]]:
     """A view operator that fits the tensor, and its further arguments."""
-    view = choice(draw, [v for v in views if v.fits(tensor) and _taken(v, tensor, limits)] or [_NONE])
+    fits = [view for view in views if view.fits(tensor)]
+    if limits.narrow:
+        fits = [view for view in fits if _taken(view, tensor, limits)]
+    view = choice(draw, fits or [_NONE])
     arguments = view.arguments(draw, tensor)
     if view.arguments is _as_strided and not limits.overlapping_as_strided:
         arguments = _apart(tensor, *arguments)
