@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from executor.functions import Doubled, Multiplied, Reversed
 from executor.jit import jit
 from executor.pipeline import Aliases
 from tests.gradient_behaviour import Made, Make, all_of, equal, leaf, leaves, observed, plain
@@ -128,6 +129,12 @@ FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     (lambda a: a.cumsum(0).flip(0), leaves((4,))),
     (lambda a: a.max(), leaves((4,))),
     (lambda a: a.sort().values, leaves((4,))),
+    # A custom function gives a history too, before views are made that have none otherwise.
+    (lambda a: (Doubled.apply(a), a[:1], a.chunk(2)), rooted((0, 4))),  # type: ignore[no-untyped-call]
+    (lambda a, b: (Doubled.apply(a), Reversed.apply(b), b.unbind(), a), rooted((0, 4), (2, 6))),  # type: ignore[no-untyped-call]
+    (lambda a, p: (Multiplied.apply(p, a), p[1:], Reversed.apply(p)), with_plain(leaves((4,)), (4,))),  # type: ignore[no-untyped-call]
+    (lambda a, p: (p.add_(a), p.chunk(2), p.mul_(2)), with_plain(leaves((4,)), (4,))),
+    (lambda a, p: [p.add_(a), p[1:].mul_(2), p.chunk(2), Doubled.apply(p)], with_plain(leaves((4,)), (4,))),  # type: ignore[no-untyped-call]
     # Its derivative is zero, which autograd writes to memory of its own, in part.
     (lambda a: [(b := a + 1)[1:3].add_(10), b.sgn_()], leaves((3,))),
     # Their own derivative would look which indices are distinct.

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from executor.accepted import check_containers, plain
 from executor.args import Arg, List, Ref
 from executor.autograd.fills import FILLS, needs_mask
-from executor.autograd.relations import Blueprint, Copies, Relations, base_of
+from executor.autograd.relations import Blueprint, Copies, Relations
 from executor.errors import TraceError
 from executor.facts import access, facts, operand_list
 from executor.interpreter import flatten
@@ -80,7 +80,8 @@ class Joint(Recording):
     """One function, run on copies of its inputs, which hold zeros unless there are originals.
 
     Once `run`, `forward` are the numbers of its calls, `outputs` is the tree of what it returned, `levels[i]` the version
-    of call i's first operand before it, and `rebased` are the bases, by number, that a write gave another history.
+    of call i's first operand before it, and `changes[k]` says when base k got another history: the number of the last call
+    before that, and the base's version after it.
     """
 
     def __init__(self, template: Template, originals: Relations | None = None) -> None:
@@ -92,8 +93,8 @@ class Joint(Recording):
         self.given = len(self.copies.tensors)
         self.entry = [tensor._version for tensor in self.copies.tensors]
         self.levels: dict[int, int] = {}
-        self.rebased: list[int] = []
-        self._histories: dict[int, int] = {}
+        self.changes: dict[int, list[tuple[int, int]]] = {}
+        self._histories: list[Any] = [base.grad_fn for base in self.copies.bases]
         self._versions: list[int] = []  # of what autograd keeps, when it was kept
         self.forward = range(0)
         self.outputs: Arg = None
@@ -107,12 +108,12 @@ class Joint(Recording):
         args, kwargs = pytree.tree_map_only(
             Slot, lambda slot: self.copies.tensors[slot.number], (args, kwargs), is_leaf=lambda x: isinstance(x, Slot)
         )
-        history = [base.grad_fn for base in self.copies.bases]
         with ExitStack() as ambient:  # traced again it may be where the caller goes backward
             ambient.enter_context(torch.enable_grad())
             for device, dtype in self.template.autocast:
                 ambient.enter_context(torch.autocast(device, dtype))
             out = self.watching(args, kwargs)
+        self._look()
         if any(root.grad is not None for root in self.copies.roots):
             raise TraceError(
                 "the function goes backward and adds to the gradient of an argument, which is not supported: use "
@@ -123,11 +124,6 @@ class Joint(Recording):
         for k in range(len(self.copies.tensors)):
             self._makers.pop(k, None)  # written in place by calls that return them
         self.outputs = self.returned(out)
-        self.rebased = [
-            k
-            for k, (before, base) in enumerate(zip(history, self.copies.bases, strict=True))
-            if base.grad_fn is not before
-        ]
 
     def refused(self) -> Program:
         """The program up to and including the call that eager refused, after `run` raised `recorder.refused`."""
@@ -146,19 +142,24 @@ class Joint(Recording):
     def record(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See `Recording.record`."""
         first = next(iter(flatten(args)), None)
-        level, written = 0 if first is None else first._version, facts(op_name(op)).written
-        carried = bool(written) and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in flatten(args))
+        level = 0 if first is None else first._version
+        self._look()
         out = super().record(op, args, kwargs)
         call = len(self.recorder.calls) - 1
         self.levels[call] = level
         if op is _NO_MEMORY:
             self.recorder.calls[call] = msgspec.structs.replace(self.recorder.calls[call], op="aten.zeros.default")
-        if carried:
-            self._histories.update((id(base_of(target)), call) for target in flatten(args[:1]))
-        if op_name(op).startswith("aten._foreach_") and written:
+        if op_name(op).startswith("aten._foreach_") and facts(op_name(op)).written:
             # In eager each member's own operator counts this write, but none of those is reached under the mode.
             torch.autograd.graph.increment_version(args[0])
         return out
+
+    def _look(self) -> None:
+        """Notes which bases got another history since the call before: by a write, or by a custom function's."""
+        for k, base in enumerate(self.copies.bases):
+            if base.grad_fn is not self._histories[k]:
+                self._histories[k] = base.grad_fn
+                self.changes.setdefault(k, []).append((len(self.recorder.calls) - 1, base._version))
 
     def maker(self, value: int) -> int | None:
         """The call of the function that makes this value; none for inputs and constants."""
@@ -168,10 +169,6 @@ class Joint(Recording):
         """Whether a call only computes addresses on the memory of its operand."""
         found = self.recorder.calls[call]
         return bool(operand_list(found)) and access(self.recorder.values, found).address
-
-    def changed_history(self, base: torch.Tensor) -> int:
-        """The last call that gave this base a history; the number of all calls if that is not known."""
-        return self._histories.get(id(base), len(self.forward))
 
     def backward(self, targets: Sequence[torch.Tensor], pattern: Sequence[bool]) -> Pass:
         """Goes backward from those targets that have a cotangent, and records it."""

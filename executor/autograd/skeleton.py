@@ -105,7 +105,7 @@ def skeleton(joint: Joint) -> tuple[Skeleton, list[torch.Tensor]]:
     build = _Build(joint)
     for v in refs(joint.outputs):
         build.place(v)
-    for k in joint.rebased:
+    for k in sorted(joint.changes):
         build.history(k)
     events = tuple(event for _, event in sorted(build.events, key=lambda pair: pair[0]))
     made = Skeleton(tuple(build.anchors), tuple(build.targets), events, build.levels(), joint.outputs)
@@ -145,13 +145,12 @@ class _Build:
                 self.events.append((i, Own(storage, level, result, self._target(like(made), made))))
 
     def history(self, base: int) -> None:
-        """Notes that a base of inputs gets another history."""
+        """Notes that a base of inputs gets another history, each time: views that are made in between go by it."""
         tensor, value = self._joint.copies.bases[base], self._joint.template.blueprint.base_of.index(base)
-        call = self._joint.changed_history(tensor)
-        storage = self._recorder.values[value].storage
-        made = call < len(self._joint.forward)
-        level = (self._joint.levels[call] if made else tensor._version - 1) - self._start(storage)
-        self.events.append((call, History(storage, level, base, self._target(like(tensor), tensor))))
+        storage, target = self._recorder.values[value].storage, self._target(like(tensor), tensor)
+        for call, version in self._joint.changes[base]:
+            level = version - 1 - self._start(storage)  # one more write is counted with the history
+            self.events.append((call, History(storage, level, base, target)))
 
     def levels(self) -> dict[int, int]:
         """For each storage of an input or an anchor how many writes its tensors have seen."""
