@@ -18,7 +18,8 @@ from executor import targets
 from executor.program import Program
 from executor.targets import Target
 from fuzz import variants
-from fuzz.accounts import FAILURES, outcome
+from fuzz.account import Account
+from fuzz.accounts import FAILURES
 from fuzz.against import against, opened
 from fuzz.batch import Batch
 from fuzz.check import TIME_LIMIT, Verdict, check
@@ -35,8 +36,8 @@ from fuzz.options import GRADIENTS
 from fuzz.pulse import Pulse
 from fuzz.pursuit import Judge, shrink
 from fuzz.recovery import recover_shard
-from fuzz.related import agreed, related, tells
-from fuzz.relations import Choice, rewriting
+from fuzz.related import related
+from fuzz.relations import Choice, Rewriting, rewriting
 from strategies.programs import programs
 
 CALLED_AGAIN = 8  # one batch in so many calls each compiled function several times
@@ -183,14 +184,13 @@ class Shard:
     ) -> None:
         self._other_compiler = other
         self._limits = compiler.limits.meet(other.limits) if other is not None else compiler.limits
-        self._plan, self._compiler, self._keeper, self._flight = plan, compiler, keeper, flight
+        self._plan, self._compiler, self._keeper = plan, compiler, keeper
         self._totals = Totals(findings=keeper.findings)
         self._muting = muting or Muting()
         self._batch: Batch | None = None
-        self._drawn, self._judging = 0, False
-        self._skip: Callable[[int, Program], bool] = lambda number, program: False
         self._start = time.monotonic()
         self._pulse = Pulse(keeper.journal, compiler, plan.shard, self._totals.counts)
+        self._account = Account(compiler, plan.flags, self._rewrite, flight, self._pulse, self._totals.counts)
 
     def run(self) -> Totals:
         """All batches."""
@@ -224,12 +224,12 @@ class Shard:
     @property
     def drawn(self) -> int:
         """How many of the programs that the running batch has drawn are done with; one that is shrunk is not."""
-        return self._drawn - 1 if self.shrinks else self._drawn
+        return self._account.drawn - 1 if self.shrinks else self._account.drawn
 
     @property
     def whole(self) -> bool:
         """Whether all programs that the running batch has counted are done with: none is being judged, or shrunk."""
-        return not (self._judging or self.shrinks)
+        return not (self._account.judging or self.shrinks)
 
     def until(self, deadline: float) -> None:
         """Ends at this time (`time.monotonic`) instead; in a batch that shrinks, no later than its own time for that."""
@@ -242,10 +242,9 @@ class Shard:
 
         Numbers are from 1; that of a program which is met while one is shrunk is 0.
         """
-        self._drawn, self._judging, self._skip = 0, False, skip
         self._batch = None
         plan, totals = self._plan, self._totals
-        watched = self._watched(self._judge(seed), seed)
+        watched = self._account.batch(partial(self._judge, seed), self._pursued, skip, again=called_again(seed))
         batch = self._batch = Batch(
             watched,
             plan.deadline,
@@ -269,6 +268,13 @@ class Shard:
         for other in others.values():
             self._other(other, watched, seed)
         self._compiler.reset()
+
+    def _pursued(self) -> Verdict | None:
+        """The failure that the running batch shrinks, if it has met one."""
+        return self._batch.verdict if self._batch is not None else None
+
+    def _rewrite(self, program: Program) -> Rewriting | None:
+        return rewriting(program, self._plan.relations, self._limits)
 
     def _judge(self, seed: int, relation: str = "") -> Judge:
         """Judges programs of the batch with this seed; with a relation, their rewritings, and how both compare, too."""
@@ -315,7 +321,7 @@ class Shard:
         judged, again, self._batch = self._judge(seed, relation), called_again(seed), None
 
         def watched(program: Program) -> Verdict:
-            return self._account(program, judged, again=again)
+            return self._account.judge(program, judged, again=again)
 
         self._pulse.turn("shrink")
         found = watched(program)
@@ -341,57 +347,3 @@ class Shard:
         self._pulse.totals(self._totals.batches)
         if why == "interrupted":
             raise KeyboardInterrupt
-
-    def _watched(self, judged: Judge, seed: int) -> Judge:
-        """Judges likewise, but accounts for every program, before and after; a failure that a flag covers is none.
-
-        Programs that are drawn may be rewritten too; while what only a relation shows is shrunk, all are.
-        """
-        one = partial(self._account, again=called_again(seed))
-
-        def verdict(program: Program) -> Verdict:
-            pursuit = self._batch.pursuit if self._batch is not None else None
-            self._pulse.turn("generate" if pursuit is None else "shrink")
-            number = self._drawn + 1 if pursuit is None else 0
-            found = Verdict(self._compiler.name, program=program)
-            if self._skip(number, program):
-                self._drawn = number or self._drawn
-            elif pursuit is not None:
-                found = one(
-                    program, self._judge(seed, pursuit.verdict.relation) if pursuit.verdict.relation else judged
-                )
-            else:
-                self._judging = True
-                found = one(program, judged)
-                self._pulse.see(program, self._compiler)
-                found = self._rewritten(found, judged, one)
-                self._drawn, self._judging = number, False
-            return found
-
-        return verdict
-
-    def _account(self, program: Program, judged: Judge, *, again: bool) -> Verdict:
-        """The verdict on a program, which is on disk before it runs, and counted afterwards."""
-        counts = self._totals.counts
-        self._flight.begin(program, counts, again=again)
-        found = judged(program)
-        flag = self._plan.flags.covers(found) if not found.ok else None
-        if flag is not None:
-            counts["known"] += 1
-            return replace(found, mismatches=(), refused=f"known bug: {flag.name}")
-        counts[outcome(found)] += 1
-        return found
-
-    def _rewritten(self, found: Verdict, judged: Judge, account: Callable[[Program, Judge], Verdict]) -> Verdict:
-        """The verdict on a rewriting of a program if that fails, or what only the two together show; else `found`."""
-        if found.program is None or not tells(found):
-            return found
-        made = rewriting(found.program, self._plan.relations, self._limits)
-        if made is None:
-            return found
-        other = account(made.program, judged)
-        self._pulse.see(made.program, self._compiler)
-        if not other.ok:
-            return other
-        both = agreed(found, self._compiler, made.relation) if tells(other) else found
-        return account(found.program, lambda _: both) if not both.ok else found
