@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from aliasfuzz import commands, report
+from corpus.flags import SHIPPED
 from executor import targets
 from executor.limits import Limits
 from fuzz.cluster.actors import begun
@@ -16,6 +19,7 @@ from fuzz.cluster.driver import campaign, line, shares
 from fuzz.cluster.merged import again, recorded, summary
 from fuzz.cluster.messages import Begin, Hello, Left, Place, packed, unpacked
 from fuzz.cluster.profiles import PROFILES, WHOLE, fitting
+from fuzz.cluster.rerun import rerun
 from fuzz.cluster.snapshots import Snapshots
 from fuzz.cluster.start import Cluster, RayError, environment, interval, place, prepare, resumed
 from fuzz.cluster.state import State
@@ -124,6 +128,16 @@ def test_code_reaches_other_nodes_and_is_here_already() -> None:
     assert all((Path(folder) / "__init__.py").exists() for folder in far["py_modules"])
     assert "py_modules" not in environment(local=True)
     assert far["env_vars"]["OMP_NUM_THREADS"]
+
+
+def test_commands_that_nodes_print_name_no_file_of_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our packages lie elsewhere on a node, and with them the flags."""
+    shipped = replace(options(tmp_path), flags=str(SHIPPED))
+    made = prepare(shipped, Cluster(address="local", workers=1), resume=False).setup
+    monkeypatch.setattr("fuzz.cluster.rerun.SHIPPED", tmp_path / "node" / "flags.toml")
+    assert rerun(made, 0, 0, 3) == "aliasfuzz run --target null --seed 0x7 --batch 0/3"
+    own = msgspec.structs.replace(made, shipped=False)
+    assert rerun(own, 0, 0, 3).endswith(f"--flags {SHIPPED}")
 
 
 def test_without_ray_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

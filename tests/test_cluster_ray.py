@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import site
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from corpus.flags import SHIPPED
 from executor import targets
 from fuzz.cluster import actors
 from fuzz.cluster.coordinator import Progress
@@ -70,10 +75,18 @@ def nodes(slow: str) -> Iterator[Nodes]:
         patch.setenv("OMP_NUM_THREADS", "1")
         found = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         found.add_node(num_cpus=1)
-        ray.init(address=found.address, runtime_env=environment(local=True), log_to_driver=False, logging_level="ERROR")
         yield found
-        ray.shutdown()
         found.shutdown()
+
+
+@contextmanager
+def connected(nodes: Nodes, *, local: bool) -> Iterator[None]:
+    """Ray, connected to these nodes, where our packages are or not."""
+    ray.init(address=nodes.address, runtime_env=environment(local=local), log_to_driver=False, logging_level="ERROR")
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def running(chosen: Options, enough: Callable[[Progress], bool]) -> Progress:
@@ -119,13 +132,14 @@ def accounted(record: Record) -> int:
     return record.targets["slow"].outcomes["ok"] + len(record.killed)
 
 
+@pytest.mark.slow  # a minute where processors are busy: processes begin, and take the place of others, a dozen times
 def test_every_program_is_accounted_for_whatever_is_killed_and_after_going_on(
     nodes: Nodes, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fuzz.cluster.start.fitting", lambda limits: ("whole",))
     monkeypatch.setattr("fuzz.cluster.start.interval", lambda workers, budget: 1.0)
     chosen = replace(options(tmp_path, slow), batches=ROUNDS)
-    with ThreadPoolExecutor(1) as thread:
+    with connected(nodes, local=True), ThreadPoolExecutor(1) as thread:
         future = thread.submit(campaign, chosen, Cluster(address="given", workers=WORKERS))
         before = running(chosen, lambda progress: progress.programs > 20 and len(progress.silent) == WORKERS)
         head, other = nodes.head_node, next(iter(nodes.worker_nodes))
@@ -147,7 +161,40 @@ def test_every_program_is_accounted_for_whatever_is_killed_and_after_going_on(
     assert not lost or after.programs > AT_WORK, "its worker began anew on another node, if it was at work"
 
     again, cluster = resumed(Path(chosen.folder), "", 0, 60.0)
-    ended = campaign(replace(again, batches=ROUNDS + 1), cluster, resume=True)
+    with connected(nodes, local=True):
+        ended = campaign(replace(again, batches=ROUNDS + 1), cluster, resume=True)
     record = load(Path(chosen.folder))
     assert ended.code == 0, ended.lines
     assert accounted(record) == at_last
+
+
+@pytest.fixture
+def elsewhere(nodes: Nodes, tmp_path: Path) -> Iterator[None]:
+    """A node with a GPU, which is declared only, whose Python has all packages but ours."""
+    python = tmp_path / "bare" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    packages = next((tmp_path / "bare" / "lib").glob("python*")) / "site-packages"
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))  # without the .pth files that are there
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    ours = subprocess.run([python, "-c", "import fuzz"], cwd=tmp_path, env=clean, capture_output=True, check=False)
+    if ours.returncode == 0:
+        pytest.skip("aliasfuzz is installed among the other packages, not as an editable one")
+    start = [str(python), "-m", "ray.scripts.scripts", "start", f"--address={nodes.address}", "--num-cpus=1"]
+    start += ["--num-gpus=1", "--block"]
+    with subprocess.Popen(start, cwd=tmp_path, env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as node:
+        yield
+        node.terminate()
+
+
+def test_code_reaches_a_node_that_has_none(
+    nodes: Nodes, elsewhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuzz.cluster.start.fitting", lambda limits: ("whole",))
+    monkeypatch.chdir(tmp_path)  # or Ray would have workers look for packages in the checkout
+    chosen = replace(options(tmp_path, "functionalize"), batches=1, flags=str(SHIPPED))
+    with connected(nodes, local=False):
+        ended = campaign(chosen, Cluster(address="given", workers=1, gpus=1.0))
+    record = load(Path(chosen.folder))
+    assert ended.code in (0, 1), ended.lines
+    assert record.targets["functionalize"].programs > 10
+    assert record.missing == []

@@ -25,7 +25,8 @@ T = TypeVar("T")
 class Setup(msgspec.Struct, array_like=True, frozen=True):
     """A campaign, the same for all its workers: `workers` seats, and the arms (pairs of target and profile) to share them.
 
-    `known` are the digests of signatures that the corpus has, `redis` is the address of the shared examples or empty. A turn
+    `known` are the digests of signatures that the corpus has, `shipped` says that the flags are those of this project, which lie
+    elsewhere on each node. `redis` is the address of the shared examples or empty. A turn
     takes `turn` seconds; a worker reports every `interval` seconds. `rounds` ends each worker after so many batches, if not 0.
     """
 
@@ -37,6 +38,7 @@ class Setup(msgspec.Struct, array_like=True, frozen=True):
     turn: float = 60.0
     interval: float = 5.0
     rounds: int = 0
+    shipped: bool = False
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import NamedTuple
 
 from corpus.flags import SHIPPED
@@ -37,7 +38,8 @@ def address(text: str) -> Address:
 def rerun(setup: Setup, arm: int, worker: int, batch: int) -> str:
     """The command that runs a batch again."""
     target, profile = setup.arms[arm]
-    return command(setup.options, target, Address(worker, batch, profile))
+    options = replace(setup.options, flags=str(SHIPPED)) if setup.shipped else setup.options
+    return command(options, target, Address(worker, batch, profile))
 
 
 def command(options: Options, target: str, batch: Address) -> str:

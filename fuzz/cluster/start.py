@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from corpus.flags import SHIPPED
 from corpus.flags import read as read_flags
 from corpus.store import Store, findings_folder
 from executor import targets
@@ -88,7 +89,8 @@ def prepare(options: Options, cluster: Cluster, *, resume: bool) -> State:
         known = frozenset(signature.digest for signature in known_signatures(store))
         turn = min(max(5.0, options.budget / 20), 60.0)
         pause = interval(cluster.workers, options.budget)
-        setup = Setup(options, cluster.workers, arms, known, cluster.redis, turn, pause, options.batches)
+        shipped = options.flags == str(SHIPPED)
+        setup = Setup(options, cluster.workers, arms, known, cluster.redis, turn, pause, options.batches, shipped)
         state = State.of(setup, flags)
     record.begin(options)
     write_whole(Path(options.folder, CLUSTER), msgspec.json.encode(cluster).decode() + "\n")
