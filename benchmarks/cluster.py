@@ -6,8 +6,9 @@
 
 The first prints programs per second of both with equally many workers, in turn, and the ratio of the medians; the campaign on
 Ray draws without swarm profiles, so that both judge programs alike. Exits with 1 if it is slower by more than a tenth.
-The second prints what campaigns with one worker and with two find: how often each kind of failure was shrunk (symptom, detail, stage),
-and which kinds only one of them found. No flags are on.
+The second prints what campaigns with one worker and with two find: signatures by kind, which is symptom and stage (what refines a
+symptom is often the words of whatever fails next), and which kinds only one of them has. With `--workers 1` it is two campaigns of
+one worker, from two seeds: so differ two that are equal in all else. No flags are on.
 The third prints programs per second with each number of GPUs and `--workers` on each, and how many times the first of
 the rates the last is: of all the time, and without its first third, in which compilers start. The GPUs are declared to Ray, which
 gives each worker its part of one; a target that needs none runs anywhere.
@@ -26,11 +27,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import ray
 from ray.cluster_utils import Cluster as Nodes
 
+from corpus.case import Case
+from corpus.signature import Signature
+from corpus.store import Store
 from fuzz.cluster.driver import campaign
 from fuzz.cluster.start import Cluster, environment
 from fuzz.options import NO_FLAGS, options
@@ -40,7 +45,14 @@ SLOWER = 0.9  # of the other's programs per second
 _QUIET = {"runtime_env": environment(local=True), "log_to_driver": False, "logging_level": "ERROR"}
 
 
-def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0.0) -> TargetRecord:
+class Did(NamedTuple):
+    """What a campaign did, and the signatures that it found."""
+
+    found: TargetRecord
+    signatures: list[Signature]
+
+
+def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0.0) -> Did:
     """What a campaign on the cluster did; what went wrong is printed."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
@@ -52,7 +64,8 @@ def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0
         for line in ended.lines:
             if line.startswith(("ERROR", "worker ")):
                 print(line)
-        return load(run).targets[target]
+        cases = [case for _, case in Store(Path(folder, "corpus")).cases() if isinstance(case, Case)]
+        return Did(load(run).targets[target], [case.signature for case in cases if case.signature is not None])
 
 
 def on_xdist(target: str, seconds: float, workers: int, seed: int) -> float:
@@ -73,7 +86,7 @@ def throughput(target: str, seconds: float, workers: int, rounds: int) -> bool:
     for seed in range(rounds):
         rates["xdist"].append(on_xdist(target, seconds, workers, seed))
         with patch("fuzz.cluster.start.fitting", lambda limits: ("whole",)):
-            found = on_ray(target, seconds, workers, seed)
+            found = on_ray(target, seconds, workers, seed).found
         rates["ray"].append(found.programs / found.seconds)
         print(
             f"{target}, {workers} workers: xdist {rates['xdist'][-1]:.1f}, Ray {rates['ray'][-1]:.1f} programs/s",
@@ -84,21 +97,26 @@ def throughput(target: str, seconds: float, workers: int, rounds: int) -> bool:
     return ratio >= SLOWER
 
 
-def kinds(found: TargetRecord) -> Counter[str]:
-    """How often failures were shrunk, by what the signature says but for the accesses."""
-    lines = [finding.text.splitlines()[-1].strip() for finding in found.findings]
-    return Counter(line.removeprefix("signature: ").partition(" ")[2].partition(", ")[0] for line in lines)
+def kind(signature: Signature) -> str:
+    """Symptom and stage; whether it shows in a later call only, and where its accesses lie, is no part of it."""
+    return f"{signature.symptom.partition(' ')[0]} in {signature.stage or '?'}"
 
 
-def findings(target: str, seconds: float) -> None:
-    """Prints what one worker finds and what two find."""
-    one, two = (on_ray(target, seconds, workers, 1) for workers in (1, 2))
-    for workers, found in ((1, one), (2, two)):
-        print(f"{workers} workers: {found.programs} programs, {len(found.findings)} signatures")
-    mine, theirs = kinds(one), kinds(two)
-    for kind in sorted(mine | theirs):
-        print(f"  {mine[kind]:3} {theirs[kind]:3}  {kind}")
-    print(f"kinds of failures: {len(mine)} and {len(theirs)}, {len(mine.keys() & theirs.keys())} of them in both")
+def detail(signature: Signature) -> str:
+    """The kind, and what refines the symptom."""
+    return f"{kind(signature)}: {signature.detail}"
+
+
+def findings(target: str, seconds: float, workers: int) -> None:
+    """Prints what one worker finds, and what two find, or another one from another seed."""
+    both = [on_ray(target, seconds, 1, 1), on_ray(target, seconds, workers, 1 if workers > 1 else 2)]
+    for number, did in zip((1, workers), both, strict=True):
+        print(f"{number} workers: {did.found.programs} programs, {len(did.signatures)} signatures")
+    for what, key in (("kinds", kind), ("with details", detail)):
+        one, other = (Counter(map(key, did.signatures)) for did in both)
+        print(f"{what}: {len(one)} and {len(other)}, {len(one.keys() & other.keys())} of them in both")
+        for name in sorted(one | other):
+            print(f"  {one[name]:3} {other[name]:3}  {name}")
 
 
 def scaling(target: str, seconds: float, workers: int, rounds: int, gpus: list[int]) -> None:
@@ -107,7 +125,7 @@ def scaling(target: str, seconds: float, workers: int, rounds: int, gpus: list[i
     for seed in range(rounds):
         for number in gpus:
             with one_node(number, number * workers), patch("fuzz.cluster.start.interval", lambda *_: 1.0):
-                found = on_ray(target, seconds, number * workers, seed, 1 / workers)
+                found = on_ray(target, seconds, number * workers, seed, 1 / workers).found
             late = [rate for second, rate in found.throughput if second > seconds / 3]
             rates[number].append((found.programs / found.seconds, statistics.mean(late) if late else 0.0))
             print(f"{target}, {number} GPUs, {workers} workers on each: {found.programs} programs in {found.seconds:.1f} s, "
@@ -160,7 +178,7 @@ def main() -> int:
         return 0
     with two_nodes(workers):
         if arguments.findings:
-            findings(target, seconds)
+            findings(target, seconds, workers)
             return 0
         return int(not throughput(target, seconds, workers, rounds))
 
