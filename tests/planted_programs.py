@@ -247,8 +247,9 @@ EXAMPLES: dict[str, Example] = {
     "an input's memory handed out": (lambda x: x.clone(), (ramp(2),)),
     "early write-back beside reads of other positions": (_flip_and_add, (ramp(4),)),
     "early write-back beside other inputs": (
-        lambda x, y: (z := y * 2, x.add_(1), z)[2], _views(lambda x: x[1:], lambda x: x[:-1], of=ramp(6))
+        lambda x, y: (x.copy_(y * 2 + x), x)[1], _views(lambda x: x[1:], lambda x: x[:-1], of=ramp(6))
     ),
+    "early write-back before other loads": (lambda x, y: (x + 1, x.copy_(y * 2))[0], (ramp(3), ramp(3))),
     "early write-back before the host": (_list_before_store, (ramp(2), ramp(2), ramp(2))),
     "index maps taken for identities": (_flip_and_add, (ramp(4),)),
     "reductions taken for pointwise": (_scaled_by_sum, (ramp(4), ramp(3))),

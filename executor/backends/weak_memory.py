@@ -166,7 +166,7 @@ class _Rounds:
         self._waiting = _waiting(region)
         self._loaded = {value: loads(region.calls, values, [value]) for value in early}
         read = loads(region.calls, values, self._wanted)
-        # Whether some input that lies on a target's storage may be loaded after a store to it.
+        # Whether some input that lies on a target's storage may be loaded after a store to it: so it is in every other round.
         self._later = any(
             values[v].storage == values[target].storage
             for target, value in region.early
@@ -184,7 +184,8 @@ class _Rounds:
         kept: dict[int, torch.Tensor] = {v: found[v].clone() for v in self._wanted}
         turns = self._turns(kept, schedule)
         for turn in range(ROUNDS):
-            self._round(memory, kept, {v: turns[v] == turn for v in self._wanted})
+            later = self._later and (turn + self.seed) % 2 == 0
+            self._round(memory, kept, {v: turns[v] == turn for v in self._wanted}, later=later)
         return [kept[v] for v in self.region.outputs]
 
     def _turns(self, values: dict[int, torch.Tensor], schedule: torch.Generator) -> dict[int, torch.Tensor]:
@@ -201,8 +202,13 @@ class _Rounds:
             turns[v] = torch.full_like(turn, ROUNDS - 1) if v in self._waiting else turn
         return turns
 
-    def _round(self, memory: list[Any], kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor]) -> None:
-        """Computes all values, keeps those elements that are `mine`, and writes them back."""
+    def _round(
+        self, memory: list[Any], kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor], *, later: bool
+    ) -> None:
+        """Computes all values, keeps those elements that are `mine`, and writes them back.
+
+        `later`: what a stored value does not wait for is loaded after the store.
+        """
 
         def keep(seen: list[Any], values: Sequence[int]) -> None:
             if _evaluated(self.runners, seen, first=False):
@@ -212,12 +218,12 @@ class _Rounds:
         seen = list(memory)  # what the threads have loaded so far; the rest is memory as it is when they do
         keep(seen, self._wanted)
         for target, value in self.region.early:
-            if self._later:
+            if later:
                 for v in self._loaded[value]:
                     seen[v] = seen[v].clone() if seen[v] is memory[v] else seen[v]
                 keep(seen, [value])
             memory[target].copy_(torch.where(mine[value], kept[value], memory[target]))
-        if self._later:
+        if later:
             keep(seen, self.region.outputs)
 
 
