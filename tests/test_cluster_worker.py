@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -155,6 +156,31 @@ def leave_in_flight(journal: Path, program: Program, place: Place) -> None:
         raise Killed
 
 
+@pytest.mark.usefixtures("talkative")
+def test_a_store_that_is_away_for_a_minute_holds_up_nobody_and_loses_nothing(judged: Judged, tmp_path: Path) -> None:
+    expected = undisturbed(judged, tmp_path)
+    clock, seconds, notes = Clock(), itertools.count(), set[str]()
+    center = Center(setup(tmp_path, rounds=2, interval=0.0), str(tmp_path / "state"), now=clock)
+
+    def lost(name: str, what: str) -> bool:
+        if what == "request":
+            clock.pass_(1.0)
+            second = next(seconds)
+            center.disk.broken = OSError("unreachable") if 20 <= second < 80 else None
+            notes.add(center.coordinator.progress().store)
+            if second == 80:  # and then the coordinator is killed: what it had is on no disk
+                assert counted(center)["ok"] > 60
+                center.start()
+                assert counted(center)["ok"] < 30
+        return False
+
+    work(center, lost=lost)
+    assert judged == expected
+    assert counted(center) == {"ok": len(expected)}
+    assert any("unreachable" in note for note in notes)
+    assert center.coordinator.progress().store == ""
+
+
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """What was judged; all is right."""
@@ -230,6 +256,34 @@ def test_a_full_disk_is_reported_and_waited_for(
     assert counted(center) == {"ok": len(expected)}
     assert any("no space left" in note for note in notes)
     assert center.coordinator.state.seats[0].note == ""
+
+
+def test_where_a_disk_is_full_workers_wait_and_on_other_nodes_they_go_on(
+    judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = undisturbed(judged, tmp_path, 1)
+    center, others, write = campaign(tmp_path, rounds=2), list[str](), os.pwrite
+    full = Path(center._url, "full")
+
+    def pwrite(file: int, data: bytes, offset: int) -> int:
+        here = Path(f"/proc/self/fd/{file}").resolve().parent
+        if here == full and not others:
+            return 0 if len(data) % 2 else write(file, data[:9], offset)  # some of it fits
+        return write(file, data, offset)
+
+    def sleep(seconds: float) -> None:
+        if not others:
+            assert "No space left" in center.coordinator.state.seats[1].note
+            work(center, 0, "free")
+            others.extend(judged)
+            judged.clear()
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(worker_module, "REST", 0.01)
+    work(center, 1, "full", sleep=sleep)
+    assert len(others) == center.coordinator.state.targets["null"].tally.outcomes["ok"] - len(expected)
+    assert judged == expected
+    assert [seat.place for seat in center.coordinator.state.seats] == [Place(2), Place(2)]
 
 
 def test_a_printed_command_runs_a_batch_again_alone(
