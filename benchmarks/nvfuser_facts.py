@@ -154,6 +154,25 @@ def _beside_its_cosine(*, copied: bool) -> str:
     return at_sizes((64, 4096, 1 << 22), trial)
 
 
+@fact("early store of `T - mean(T)`", "refused: a stored value may not wait for what others read of its target")
+def without_its_mean() -> str:
+    def trial(shape: tuple[int, ...], dims: list[int]) -> str:
+        x = ramp(*shape)
+        expected = x - x.mean(dims, keepdim=True)
+
+        def build(fd: Any, t: Any) -> None:
+            mean = fd.ops.div(fd.ops.sum(t, dims=dims), float(torch.Size([shape[d] for d in dims]).numel()))
+            wide = fd.ops.broadcast(mean, [d in dims for d in range(len(shape))])
+            fd.add_output(fd.ops.sub(t, wide), t)
+
+        run(build, [x])
+        return "right" if torch.allclose(x, expected, atol=1e-3) else "**wrong**"
+
+    cases = [((8192, 8192), [1]), ((8, 300000), [1]), ((8192, 8192), [0]), ((300000, 8), [0]), ((4096, 4096), [0, 1])]
+    found = {f"{a}x{b} over {dims}": [trial((a, b), dims) for _ in range(5)].count("right") for (a, b), dims in cases}
+    return ", ".join(f"{name}: right {count} of 5" for name, count in found.items())
+
+
 @fact("early store of `T + 1`, `set(T)` returned", "refused: a copy of the target may be the target")
 def pre_image() -> str:
     x = ramp(64)
