@@ -53,7 +53,7 @@ class Recording:
         self.recorder = Recorder()
         self.recorder.name = partial(named, fn)
         self.kept: list[torch.Tensor] = []  # what autograd keeps
-        self.over = False  # nothing is recorded any more
+        self.over = False  # nothing is recorded any more, or for now
         self.given = 0  # how many of the recorder's values are inputs
 
     def watching(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -110,7 +110,7 @@ class Recording:
         self, error: Exception, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], start: int
     ) -> None:
         """Records the call that autograd refused before it was dispatched, if that is why this torch function raised."""
-        if self.recorder.grad and self.recorder.refused is None:
+        if self.recorder.grad and self.recorder.refused is None and not self.over:
             self.over = True
             refusal(self.recorder, error, func, args, kwargs, start)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import torch
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from executor.accepted import check_containers, plain
@@ -68,7 +70,7 @@ class Tracer(Recording):
         metadata: bool = True,
     ) -> None:
         super().__init__(fn, metadata=metadata)
-        self.args, self.kwargs = args, kwargs
+        self.args, self.kwargs, self._contents = args, kwargs, contents
         tensors: list[torch.Tensor] = []
 
         def ref(tensor: torch.Tensor) -> Ref:
@@ -94,6 +96,21 @@ class Tracer(Recording):
         out = self.watching(args, kwargs)
         self._check_twins()
         return self._program(self.returned(out))
+
+    def instead(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """See `Recording.instead`. A custom function of ours is one call, unless a compiler asks: it wants what that calls."""
+        custom = super().instead(func, args, kwargs)
+        if custom is None or not self._contents:
+            return custom
+        return None if self.over else partial(self._at_once, func)
+
+    def _at_once(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+        """Records a call, and none of those that it makes."""
+        self.over = True
+        try:
+            return self.record(op, args, kwargs)
+        finally:
+            self.over = False
 
     def _check_twins(self) -> None:
         """A tensor that is passed twice is two tensor objects here, of which a change would show in one."""

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from aliasfuzz.pictures.statements import script
 from executor.args import Ref
 from executor.functions import FUNCTIONS, text
 from executor.jit import jit
@@ -18,6 +19,7 @@ from executor.program import Inputs, Iota, Param, Program, Storage, Value
 from executor.recorder import Recorder, outputs_tree
 from executor.schema import effects, resolve
 from executor.targets.pipeline import Pipeline
+from executor.tracing import trace
 from executor.validate import validate, validate_geometry
 from fuzz.check import check
 from strategies.programs import drawn
@@ -61,6 +63,16 @@ def test_programs_hold_them(op: str, no_grad: bool) -> None:  # noqa: FBT001
     for aliases in get_args(Aliases):
         verdict = check(made, target=Pipeline("pipeline", "weak_memory", aliases))
         assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_trace_holds_them_and_a_picture_shows_them(op: str) -> None:
+    made = program(op)
+    arguments = [leaf(4), plain(4, start=3)]
+    assert [call.op for call in trace(made, *arguments).calls] == [call.op for call in made.calls]
+    shown = script(made, arguments)
+    assert any(f"{FUNCTIONS[op].__name__}.apply(" in statement.text for statement in shown.statements)
+    assert [call.op for call in shown.program.calls if call.op in FUNCTIONS] == [op]
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from executor import printing
+from executor.functions import FUNCTIONS
 from executor.program import Program
-from executor.schema import accesses, changes_metadata
+from executor.schema import accesses, changes_metadata, resolve
 from fuzz.subjects import of_function
 
 
@@ -41,10 +42,12 @@ class Script(NamedTuple):
 def script(program: Program, arguments: Sequence[Any]) -> Script:
     """The program as it goes on these arguments, which may lie in memory in another way than those it was made for."""
     function = printing.load(program)
+    # A class that is printed would be traced as what it does; the operator behind it is one call.
+    function.__globals__.update({FUNCTIONS[op].__name__: _Applied(resolve(op)) for op in FUNCTIONS})
     traced = of_function(function, arguments).program
     assert traced is not None, "a printed program makes the calls of a program"
     text = printing.function(program)
-    body = {node.lineno: node for node in _lines(ast.parse(text).body[0].body)}  # type: ignore[attr-defined]
+    body = {node.lineno: node for node in _lines(ast.parse(text).body[-1].body)}  # type: ignore[attr-defined]
     lines: dict[int, list[int]] = {}
     for k, call in enumerate(traced.calls):
         assert call.source is not None, "it was traced"
@@ -67,6 +70,12 @@ def script(program: Program, arguments: Sequence[Any]) -> Script:
         if line in lines or _asks(node)
     )
     return Script(traced, statements, source[-1].strip(), names)
+
+
+class _Applied(NamedTuple):
+    """Stands for a custom function."""
+
+    apply: Callable[..., Any]
 
 
 def _lines(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
