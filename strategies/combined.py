@@ -64,7 +64,19 @@ def _factors(draw: Draw, scope: Scope, target: int) -> tuple[int, int] | None:
         for b in usable
         if scope.tensor(b).shape == (scope.tensor(a).shape[1], *tensor.shape[1:])
     ]
-    return choice(draw, pairs) if pairs else None
+    return choice(draw, pairs) if pairs else _own_factors(scope, target)
+
+
+def _own_factors(scope: Scope, target: int) -> tuple[int, int] | None:
+    """Copies of the target's first column and row; of a vector's, itself as a column, and its first element."""
+    if not all(map(scope.takes, ("aten.slice.Tensor", "aten.clone.default", "aten.unsqueeze.default"))):
+        return None
+    if scope.tensor(target).ndim == 2:
+        pair = _copied_part(scope, target, 1), _copied_part(scope, target, 0)
+    else:
+        kept = scope.emit("aten.clone.default", scope.tensor(target), range=scope.range(target))[0]
+        pair = scope.emit("aten.unsqueeze.default", scope.tensor(kept), 1)[0], _copied_part(scope, target, 0)
+    return pair if all(scope.apart(target, i) for i in pair) else None
 
 
 def _times(scope: Scope, target: int, pair: tuple[int, int], args: list[Any]) -> Drawn:

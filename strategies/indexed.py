@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from strategies.draws import Draw, below, between, choice
-from strategies.dtypes import EXACT, Range, kind
+from strategies.dtypes import EXACT, TRUTH, Range, kind
 from strategies.moves import indices, is_mask
 from strategies.pointwise import draw_pure
 from strategies.scope import Scope
@@ -20,6 +20,7 @@ from strategies.steps import part
 
 Drawn = tuple[list[Any], Range] | None
 INDEX = "aten.arange.default"  # of the first rows, where nothing in scope indexes them
+_COMPARED = "aten.gt.Scalar"
 _REPEAT = "aten.remainder.Scalar"
 
 
@@ -50,7 +51,7 @@ def draw_of(draw: Draw, scope: Scope, target: int, writes: Sequence[IndexedWrite
 
 def _masked_fill(draw: Draw, scope: Scope, target: int) -> Drawn:
     tensor = scope.tensor(target)
-    masks = [i for i in range(scope.count) if is_mask(scope, i, tensor) and scope.apart(target, i)]
+    masks = _masks(scope, target)
     if not masks:
         return None
     number = _number(draw, tensor)
@@ -59,7 +60,7 @@ def _masked_fill(draw: Draw, scope: Scope, target: int) -> Drawn:
 
 def _masked_scatter(draw: Draw, scope: Scope, target: int) -> Drawn:
     tensor = scope.tensor(target)
-    masks = [i for i in range(scope.count) if is_mask(scope, i, tensor) and scope.apart(target, i)]
+    masks = _masks(scope, target)
     sources = [
         i for i in range(scope.count)
         if scope.tensor(i).dtype is tensor.dtype and scope.tensor(i).numel() >= tensor.numel() and scope.apart(target, i)
@@ -68,6 +69,15 @@ def _masked_scatter(draw: Draw, scope: Scope, target: int) -> Drawn:
         return None
     mask, source = choice(draw, masks), choice(draw, sources)
     return [scope.tensor(mask), scope.tensor(source)], scope.range(source)
+
+
+def _masks(scope: Scope, target: int) -> list[int]:
+    """The masks for all elements of the target; if there is none, where it is greater than 1."""
+    tensor = scope.tensor(target)
+    masks = [i for i in range(scope.count) if is_mask(scope, i, tensor) and scope.apart(target, i)]
+    compared = kind(tensor.dtype) in "uif" and scope.exact(target) and scope.takes(_COMPARED, torch.bool)
+    made = scope.emit(_COMPARED, tensor, 1, range=TRUTH) if compared and not masks else []
+    return masks or [i for i in made if is_mask(scope, i, tensor)]
 
 
 def _index_fill(draw: Draw, scope: Scope, target: int) -> Drawn:
