@@ -282,6 +282,7 @@ def test_a_value_that_leaves_twice_is_copied() -> None:
 
     assert left(twice, torch.ones(4), torch.ones(4), early=True) == [True, True]
     assert left(beside_a_copy_of_it, torch.ones(4), early=True) == [True, True]
+    assert left(beside_a_copy_of_it, torch.ones(4, dtype=torch.float16), early=True) == [True, True]
 
 
 class Failing:

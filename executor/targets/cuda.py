@@ -29,9 +29,11 @@ from executor.targets.thunder import Thunder
 
 DEVICE = "cuda:0"
 # Inputs are copies of the caller's, so that no gradient flows; the large squares are more than a wave of threads.
-_WITHOUT = Limits(gradients=False, side=2048)
+# CUDA has no matrix products of integers.
+_PRODUCTS = frozenset(f"aten.{name}_.default" for name in ("addmm", "addmv", "addbmm", "baddbmm"))
+_WITHOUT = Limits(gradients=False, side=2048, banned_ops=_PRODUCTS)
 # The source of a function is written for the CPU, where this makes its tensors.
-_WITH_SOURCE = msgspec.structs.replace(_WITHOUT, banned_ops=frozenset({"aten.arange.default"}))
+_WITH_SOURCE = msgspec.structs.replace(_WITHOUT, banned_ops=_PRODUCTS | {"aten.arange.default"})
 MOST_FUSIONS = 8  # regions of a program that are told apart when one of them is to blame
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promoted
-from executor.backends.nvfuser.operators import OPERATORS, Operand, arguments
+from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, Operand, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import Views, squeezed
 from executor.facts import access, facts, operand_list
@@ -81,14 +81,26 @@ class Definition:
             made = OPERATORS[call.op].make(self, call, args)
             for r, item in zip(call.results, made, strict=True):
                 self.put(r, item, None)
+                if call.op in REDUCTIONS and self.values[r].numel == self.values[operand_list(call)[0]].numel:
+                    self._roots[r] = self._root(operand_list(call)[0])  # over dimensions of size 1
+            return
+        if self._moves(call):
+            # No formula: a copy that is cast to the dtype of computation and back might be taken for its operand.
+            (operand,) = operand_list(call)
+            self._items[call.results[0]], self._roots[call.results[0]] = self._items[operand], self._root(operand)
             return
         item, dtype = self._pointwise(call, args)
         # Of two numbers, nvFuser's `where` makes a double.
         self.put(call.results[0], item, None if call.op in _OF_NUMBERS else dtype)
-        if facts(call.op).move and self._items[call.results[0]] is self._items[operand_list(call)[0]]:
-            self._roots[call.results[0]] = self._root(operand_list(call)[0])
-        else:
-            self._computed.add(call.results[0])
+        self._computed.add(call.results[0])
+
+    def _moves(self, call: Call) -> bool:
+        """Whether the result is the operand as it is."""
+        operands = operand_list(call)
+        if not facts(call.op).move or len(operands) != 1:
+            return False
+        a, b = self.values[operands[0]], self.values[call.results[0]]
+        return (a.dtype, a.shape) == (b.dtype, b.shape)
 
     def _root(self, v: int) -> int:
         return self._roots.get(v, v)
