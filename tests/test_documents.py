@@ -38,7 +38,7 @@ PINNED = "2.13.0"
 LANGUAGES = {"console", "sh", "python", "text", "toml", "json"}
 # Why blocks are not run, by document: a comment above each block says it.
 NOT_RUN = {
-    "docs/nvfuser.md": ["needs nvFuser and a GPU"] * 2,
+    "docs/nvfuser.md": ["needs nvFuser and a GPU"] * 3,
     "README.md": ["takes a minute, and what it finds depends on the seed and on how programs are drawn"],
 }
 
