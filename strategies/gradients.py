@@ -31,7 +31,8 @@ NOT_DIFFERENTIABLE = frozenset({
     "aten.view.dtype", "aten._foreach_copy_.default", "aten.logical_not_.default", "aten.logical_or_.default",
     "aten.scatter_.reduce", "aten.scatter_.value_reduce", "aten.add.out", "aten.sub.out", "aten.mul.out", "aten.neg.out", "aten.abs.out",
 })  # fmt: skip
-NOT_COMPLEX = frozenset({"aten.slice_scatter.default"})  # differentiable for real numbers only
+# Differentiable for real numbers only.
+NOT_COMPLEX = frozenset({"aten.slice_scatter.default", "aten.select_scatter.default"})
 _WITHOUT_DERIVATIVE = frozenset({"heaviside", "floor_divide", "foreach_maximum", "foreach_minimum"})  # in torch
 DTYPES = ("float32", "float32", "float64")  # of inputs that may require grad: in others gradients soon end
 _Meta = torch._C._autograd.CreationMeta  # noqa: SLF001 (no public way)
@@ -79,9 +80,14 @@ class GradScope(Scope):
         with torch.autograd.graph.saved_tensors_hooks(self._save, _lost):
             results = super().emit(op, *args, range=range, **kwargs)
         self._without.update(id(self.tensor(i)) for i in results if not self.tensor(i).requires_grad)
-        if torch.is_grad_enabled() and any(self.tensor(i).requires_grad for i in results):
+        if torch.is_grad_enabled() and self._reads(op, tensors, results):
             self._without.difference_update(id(tensor) for tensor in tensors if tensor.requires_grad)
         return results
+
+    def _reads(self, op: str, tensors: Sequence[torch.Tensor], results: Sequence[int]) -> bool:
+        """Whether the call has asked autograd for its operands' gradients: not one that gave an operand as it is."""
+        given = set() if effects(op).writes else set(map(id, tensors))
+        return any(found.requires_grad and id(found) not in given for found in map(self.tensor, results))
 
     def add_input(self, tensor: torch.Tensor, fill: Iota) -> int:
         """See `Scope.add_input`."""
