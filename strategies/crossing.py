@@ -23,12 +23,22 @@ def draw_crossing(draw: Draw, scope: Scope, targets: list[int]) -> None:
         return
     near = [i for i in range(scope.count) if i != target and _crosses(scope, target, i)]
     written, read = (target, choice(draw, near)) if near else _parts(draw, scope, target)
+    if scope.tensor(target).is_complex() and below(draw, 3):
+        written, read = (_conjugated(scope, written), read) if below(draw, 2) else (written, _conjugated(scope, read))
     if below(draw, 2):
         draw_pure(draw, scope, operand=read)
         write(draw, scope, written)
     else:
         write(draw, scope, written)
         draw_pure(draw, scope, operand=read)
+
+
+def _conjugated(scope: Scope, index: int) -> int:
+    """The value's conjugate as a view; itself if it is not complex."""
+    tensor = scope.tensor(index)
+    if not tensor.is_complex() or not scope.takes("aten._conj.default"):
+        return index
+    return scope.emit("aten._conj.default", tensor)[0]
 
 
 def shifted(draw: Draw, scope: Scope, target: int) -> None:
@@ -59,7 +69,7 @@ def _parts(draw: Draw, scope: Scope, target: int) -> tuple[int, int]:
     if not dims or not tensor.numel() or not scope.takes("aten.slice.Tensor"):
         return target, target
     way = below(draw, 6)
-    if (way == 5 or (way > 2 and tensor.is_complex())) and (reading := _reading(draw, scope, target, dims)) is not None:
+    if way == 5 and (reading := _reading(draw, scope, target, dims)) is not None:
         return target, reading
     dim = choice(draw, dims)
     size = tensor.shape[dim]
