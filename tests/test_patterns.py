@@ -14,6 +14,7 @@ from executor import interpreter, memory
 from executor.args import Ref
 from executor.program import Param, Program
 from executor.validate import validate_geometry
+from fuzz.hazards import hazards
 from strategies import patterns
 from strategies.crossing import draw_crossing
 from strategies.draws import Draw, choice
@@ -70,11 +71,23 @@ def _is_a_shift(program: Program) -> bool:
     return a.storage == b.storage and a.offset != b.offset and "complex" in a.dtype
 
 
+def _crosses_a_conjugate(program: Program) -> bool:
+    """Whether a part and the whole, or two parts, are written and read, one of them as conjugates: made by the statement."""
+    made = {"aten._conj.default", "aten.slice.Tensor"} <= {call.op for call in program.calls}
+    return made and any(
+        found.kind == "read-after-write"
+        and found.relation in ("contained", "partial")
+        and program.values[found.earlier.value].conj != program.values[found.later.value].conj
+        for found in hazards(program)
+    )
+
+
 @pytest.mark.parametrize(("name", "wanted"), [
     ("_scattered_then_overwritten", _is_scattered_then_overwritten),
     ("_bytes_read_late", _is_read_late),
     ("_added_to_its_flip", _is_indexed_then_mirrored),
     ("draw_crossing", _is_a_shift),
+    ("draw_crossing", _crosses_a_conjugate),
     ("_expanded_and_filled", FORMS["a number written to a tensor that overlaps itself"]),
     *(("_left_as_it_is", FORMS[name]) for name in FORMS if name.startswith("written through: ")),
 ])  # fmt: skip
