@@ -78,4 +78,4 @@ def test_code_for_another_alias_pattern_goes_wrong() -> None:
 def test_the_harness_finds_and_shrinks_it(name: str) -> None:
     found = hunt(name, 30.0, 40.0)[1]
     assert found.found
-    assert found.statements <= 5
+    assert found.statements <= 7  # the most that any fault needs: results laid out like what was forwarded
