@@ -18,6 +18,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -60,13 +61,16 @@ def outcome(number: int, seed: int, *, gradients: bool) -> Outcome:
 
 @contextlib.contextmanager
 def outcomes(seed: int, jobs: int, *, gradients: bool) -> Iterator[Iterator[Outcome]]:
-    """All batches, one after the other, for as long as they are asked for; from so many processes if there are several."""
+    """All batches, one after the other, for as long as they are asked for; from so many processes if there are several.
+
+    Raises `BrokenProcessPool` if one of these dies.
+    """
     run = partial(outcome, seed=seed, gradients=gradients)
     if jobs == 1:
         yield map(run, itertools.count())
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        rounds = (pool.map(run, range(start, start + jobs), 1) for start in itertools.count(0, jobs))
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        rounds = (pool.map(run, range(start, start + jobs)) for start in itertools.count(0, jobs))
         yield itertools.chain.from_iterable(rounds)
 
 
