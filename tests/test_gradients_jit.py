@@ -137,6 +137,8 @@ FUNCTIONS: list[tuple[Callable[..., Any], Make]] = [
     (lambda a, p: [p.add_(a), p[1:].mul_(2), p.chunk(2), Doubled.apply(p)], with_plain(leaves((4,)), (4,))),  # type: ignore[no-untyped-call]
     # Its derivative is zero, which autograd writes to memory of its own, in part.
     (lambda a: [(b := a + 1)[1:3].add_(10), b.sgn_()], leaves((3,))),
+    # Nor does a kernel read it where there is no memory.
+    (lambda a: torch.ops.aten.mul.Scalar(a, 2).sgn_(), leaves((3, 4))),
     # Their own derivative would look which indices are distinct.
     (lambda a, b: (a * 1).index_fill_(0, torch.tensor([0, 2, 0]), b[1]), leaves((4,), (2,))),
     (lambda a, b: a.index_fill(-1, torch.tensor([1, 2]), b.sum()), leaves((2, 3), (2,))),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
 from torch.utils import _pytree as pytree
 
@@ -144,11 +143,10 @@ class Joint(Recording):
         first = next(iter(flatten(args)), None)
         level = 0 if first is None else first._version
         self._look()
-        out = super().record(op, args, kwargs)
-        call = len(self.recorder.calls) - 1
-        self.levels[call] = level
         if op is _NO_MEMORY:
-            self.recorder.calls[call] = msgspec.structs.replace(self.recorder.calls[call], op="aten.zeros.default")
+            op = torch.ops.aten.zeros.default  # kernels that are called under the mode would read its memory
+        out = super().record(op, args, kwargs)
+        self.levels[len(self.recorder.calls) - 1] = level
         if op_name(op).startswith("aten._foreach_") and facts(op_name(op)).written:
             # In eager each member's own operator counts this write, but none of those is reached under the mode.
             torch.autograd.graph.increment_version(args[0])
