@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from executor.args import refs
 from executor.elements import at_own_positions, crosses, elementwise, squeezed
 from executor.facts import facts, loads, operand_list
-from executor.geometry import Overlap, WriteKind, overlap, write_kind
+from executor.geometry import WriteKind, write_kind
 from executor.memory_ssa import footprint
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     seen = _seen_by_others(found, memory, store, region)
     if seen is not None:
         return seen
-    late = _late_loads(memory, region, store)
+    leaving = _leaving(memory, region, store)
+    late = _late_loads(memory, region, store, leaving)
     moved = (
         _other_inputs(memory, region, target)
-        or _other_positions(memory, region, store)
+        or _other_positions(memory, region, store, leaving)
         or ("its target may be loaded after it is stored, for a value that leaves the region" if late else None)
     )
     return None if moved is None or at_own_positions(memory, region, store, late) else moved
@@ -60,7 +61,7 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
     target = memory.accesses[store].writes[0]
 
     def meets(v: int) -> bool:
-        return _meets(values[v], values[target])
+        return values[v].meets(values[target])
 
     hosts = [i for i in range(store) if found.levels[i] == found.levels[store] and not found.fused[i]]
     if any(meets(v) for i in hosts for v in (*memory.accesses[i].reads, *memory.accesses[i].writes)):
@@ -74,12 +75,12 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
     return None
 
 
-def _late_loads(memory: MemorySSA, region: set[int], store: int) -> set[int]:
+def _late_loads(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> set[int]:
     """The inputs that meet the target, that something which leaves the region needs, and the stored value does not."""
     calls, values = [memory.program.calls[i] for i in region], memory.program.values
     target, stored = operand_list(memory.program.calls[store])
-    late = loads(calls, values, _leaving(memory, region, store)) - loads(calls, values, {stored})
-    return {v for v in late if _meets(values[v], values[target])}
+    late = loads(calls, values, leaving) - loads(calls, values, {stored})
+    return {v for v in late if values[v].meets(values[target])}
 
 
 def _leaving(memory: MemorySSA, region: set[int], store: int) -> set[int]:
@@ -97,7 +98,7 @@ def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | Non
     """Whether the region reads memory of the target in another shape or at other positions."""
     values = memory.program.values
     where = _squeezed(values[target])
-    inputs = {v for i in region for v in memory.accesses[i].reads if _meets(values[v], values[target])}
+    inputs = {v for i in region for v in memory.accesses[i].reads if values[v].meets(values[target])}
     if any(
         (read := _squeezed(values[v])).shape != where.shape or write_kind(where, [read]) is not WriteKind.DEFINED
         for v in inputs
@@ -106,7 +107,7 @@ def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | Non
     return None
 
 
-def _other_positions(memory: MemorySSA, region: set[int], store: int) -> str | None:
+def _other_positions(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> str | None:
     """Whether an element of the target may be read for another position, on the way to any output; by shapes alone."""
     program, values = memory.program, memory.program.values
     target = memory.accesses[store].writes[0]
@@ -114,9 +115,7 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int) -> str | N
     # The values that depend on the target. All inputs of the region that meet it do so at the same positions.
     inputs = {v for i in region for v in memory.accesses[i].reads}
     reached = {
-        i
-        for i, value in enumerate(values)
-        if value == values[target] or (i in inputs and _meets(value, values[target]))
+        i for i, value in enumerate(values) if value == values[target] or (i in inputs and value.meets(values[target]))
     }
     copies = set(reached)  # those that a fuser may take for the target itself
     waiting: set[int] = set()  # what waits for a reduction, and may load the target again then
@@ -142,10 +141,9 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int) -> str | N
             and values[used[0]].dtype == values[call.results[0]].dtype
         ):
             copies.update(call.results)
-    outside = _leaving(memory, region, store)
-    if not outside.isdisjoint(reached & waiting):
+    if not leaving.isdisjoint(reached & waiting):
         return "what is read of its target waits for a reduction and leaves the region"
-    outside.update(_root(memory, v) for v in operand_list(program.calls[store]))
+    outside = leaving.union(_root(memory, v) for v in operand_list(program.calls[store]))
     if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None
@@ -162,11 +160,6 @@ def _whole(memory: MemorySSA, value: int) -> int:
     """The value of which this one is a view, if only dimensions of size 1 tell them apart; else the value itself."""
     values, root = memory.program.values, _root(memory, value)
     return root if _squeezed(values[root]) == _squeezed(values[value]) else value
-
-
-def _meets(a: Value, b: Value) -> bool:
-    """Whether two values have memory in common."""
-    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
 
 
 def _root(memory: MemorySSA, value: int) -> int:

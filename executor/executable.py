@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from executor.regions import Step
 
 
-COPY = "aten.copy_.default"
-
-
 class Executable:
     """Runs the steps of a program on input tensors that are laid out as its inputs are."""
 
     def __init__(self, program: Program, steps: list[Step], memory: MemorySSA, backend: Backend) -> None:
         self.program, self.steps = program, steps
         stores = {program.calls[i].args[0] for i in range(len(program.calls)) if memory.stored(i) is not None}
-        self.copies = sum(isinstance(step, Call) and step.op == COPY and step.args[0] in stores for step in steps)
+        self.copies = sum(
+            isinstance(step, Call) and step.op == "aten.copy_.default" and step.args[0] in stores for step in steps
+        )
         last = _last_uses(program, steps)
         self._steps: list[_Ready] = []
         self.kernels: list[tuple[Region, Kernel]] = []

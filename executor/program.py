@@ -20,7 +20,7 @@ import torch
 
 from executor.args import Arg, collect, constant, refs
 from executor.errors import ProgramError
-from executor.geometry import CACHED, Footprint
+from executor.geometry import CACHED, Footprint, Overlap, overlap
 
 FORMAT = "aliasfuzz.program"
 VERSION = 1
@@ -89,6 +89,10 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
     def footprint(self) -> Footprint:
         """The addresses that this value touches, relative to its storage."""
         return _footprint(self)
+
+    def meets(self, other: Value) -> bool:
+        """Whether the two have memory in common."""
+        return self.storage == other.storage and overlap(self.footprint, other.footprint) is not Overlap.NO_ALIAS
 
     @property
     def end(self) -> int:

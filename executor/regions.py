@@ -15,8 +15,7 @@ import msgspec
 
 from executor.args import List, Ref, refs
 from executor.facts import UPDATE_ALIASES, access, facts, operand_list
-from executor.geometry import Overlap, overlap
-from executor.memory_ssa import MemorySSA, footprint
+from executor.memory_ssa import MemorySSA
 from executor.partition import hazards
 from executor.program import Call
 
@@ -238,8 +237,7 @@ def _only_stores(program: Program, store: Call, copied: Call, used: Counter[int]
     if store.op != "aten.copy_.default" or operand_list(store)[-1:] != copied.results or used[copied.results[0]] > 1:
         return False
     source, target = (program.values[operand_list(call)[0]] for call in (copied, store))
-    met = source.storage == target.storage and overlap(footprint(source), footprint(target)) is not Overlap.NO_ALIAS
-    return not met and (source.dtype, source.shape) == (target.dtype, target.shape)
+    return not source.meets(target) and (source.dtype, source.shape) == (target.dtype, target.shape)
 
 
 def _uses(step: Step) -> Iterable[int]:

@@ -48,7 +48,7 @@ def accused(program: Program, mismatch: Mismatch | None) -> Accused:
 
     def concerned(hazard: Hazard) -> bool:
         if hazard.later.call == len(program.calls):
-            return place is None or touches(program.values[hazard.later.value], place)
+            return place is None or program.values[hazard.later.value].meets(place)
         return hazard.earlier.call in reaching or hazard.later.call in reaching
 
     found = worst(program, concerned)
@@ -67,7 +67,7 @@ def _statements(program: Program, hazard: Hazard) -> tuple[int, ...]:
     if hazard.kind == "read-after-write":
         read = program.values[hazard.later.value]
         for k, call in enumerate(program.calls[: hazard.later.call]):
-            if any(touches(read, program.values[i]) for i in accesses(program, call).writes):
+            if any(read.meets(program.values[i]) for i in accesses(program, call).writes):
                 calls.add(k)
     return tuple(sorted(calls))
 
@@ -129,16 +129,11 @@ def makers(program: Program, wanted: Value) -> list[int]:
         reads, writes = accesses(program, call)
         homes = {program.values[i].storage for i in call.operands}
         made = [*writes, *(i for i in call.results if program.values[i].storage not in homes)]
-        if any(touches(value, program.values[i]) for value in live for i in made):
+        if any(value.meets(program.values[i]) for value in live for i in made):
             found.append(k)
             live = [value for value in live if not any(_covers(program.values[i], value) for i in made)]
             live += [program.values[i] for i in reads]
     return found
-
-
-def touches(value: Value, other: Value) -> bool:
-    """Whether two values have bytes in common."""
-    return value.storage == other.storage and overlap(value.footprint, other.footprint) is not Overlap.NO_ALIAS
 
 
 def _covers(write: Value, value: Value) -> bool:

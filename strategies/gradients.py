@@ -119,10 +119,8 @@ class GradScope(Scope):
         named = dict(zip(effect.names, args, strict=False)) | kwargs
         written = flatten([named[name] for name in effect.writes if name in named])
         bases = [id(tensor._base) for tensor in written if tensor._base is not None]
-        if carried and len(set(bases)) < len(
-            bases
-        ):  # the first one's write would make the next one late, see `_without`
-            return False
+        if carried and len(set(bases)) < len(bases):
+            return False  # the first one's write would make the next one late, see `_without`
         return all(self._may_write(tensor, gradients=carried) for tensor in written)
 
     def _exact(self, op: str, tensors: Sequence[torch.Tensor]) -> bool:

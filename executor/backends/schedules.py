@@ -15,15 +15,13 @@ import numpy as np
 from executor.backends.tagged import Machine
 from executor.elements import crosses, squeezed
 from executor.facts import facts, loads, operand_list
-from executor.geometry import Overlap, overlap
-from executor.memory_ssa import footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from executor.backends.tagged import Interner, Observation, Tags
     from executor.partition import Partition
-    from executor.program import Program, Value
+    from executor.program import Program
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def _waiting(program: Program, fused: list[int], targets: set[int]) -> Iterator[
     for i in fused:
         call = program.calls[i]
         homes = {values[v].storage for v in operand_list(call)}
-        if homes & touched or any(_meets(values[v], values[t]) for v in operand_list(call) for t in targets):
+        if homes & touched or any(values[v].meets(values[t]) for v in operand_list(call) for t in targets):
             touched.update(values[r].storage for r in call.results)
         others = any(
             made[home] != squeezed(values[r].shape) for home in homes & touched & made.keys() for r in call.results
@@ -171,10 +169,6 @@ def _waiting(program: Program, fused: list[int], targets: set[int]) -> Iterator[
             waiting.update(values[r].storage for r in call.results)
             yield from call.results
         made.update((values[r].storage, squeezed(values[r].shape)) for r in call.results)
-
-
-def _meets(a: Value, b: Value) -> bool:
-    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
 
 
 def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -> int | None:

@@ -179,13 +179,15 @@ class _Rounds:
         memory: list[Any] = [None] * self._count
         for index, tensor in zip(self.region.inputs, inputs, strict=True):
             memory[index] = tensor
-        found: list[Any] = list(memory)
-        _evaluated(self.runners, found, first=True)
-        kept: dict[int, torch.Tensor] = {v: found[v].clone() for v in self._wanted}
+        seen = list(memory)
+        _evaluated(self.runners, seen, first=True)
+        kept: dict[int, torch.Tensor] = {v: seen[v].clone() for v in self._wanted}
         turns = self._turns(kept, schedule)
         for turn in range(ROUNDS):
-            later = self._later and (turn + self.seed) % 2 == 0
-            self._round(memory, kept, {v: turns[v] == turn for v in self._wanted}, later=later)
+            mine = {v: turns[v] == turn for v in self._wanted}
+            if turn:  # what the first round computes is kept as it is
+                self._keep(kept, mine, list(memory), self._wanted)
+            self._store(memory, kept, mine, later=self._later and (turn + self.seed) % 2 == 0)
         return [kept[v] for v in self.region.outputs]
 
     def _turns(self, values: dict[int, torch.Tensor], schedule: torch.Generator) -> dict[int, torch.Tensor]:
@@ -202,29 +204,27 @@ class _Rounds:
             turns[v] = torch.full_like(turn, ROUNDS - 1) if v in self._waiting else turn
         return turns
 
-    def _round(
+    def _keep(
+        self, kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor], seen: list[Any], values: Sequence[int]
+    ) -> None:
+        """Computes everything from what is `seen`, and keeps those elements of the values that are `mine`."""
+        if _evaluated(self.runners, seen, first=False):
+            for v in values:
+                kept[v] = torch.where(mine[v], seen[v], kept[v])
+
+    def _store(
         self, memory: list[Any], kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor], *, later: bool
     ) -> None:
-        """Computes all values, keeps those elements that are `mine`, and writes them back.
-
-        `later`: what a stored value does not wait for is loaded after the store.
-        """
-
-        def keep(seen: list[Any], values: Sequence[int]) -> None:
-            if _evaluated(self.runners, seen, first=False):
-                for v in values:
-                    kept[v] = torch.where(mine[v], seen[v], kept[v])
-
+        """Writes the elements that are `mine` back. `later`: what a stored value does not wait for is loaded after that."""
         seen = list(memory)  # what the threads have loaded so far; the rest is memory as it is when they do
-        keep(seen, self._wanted)
         for target, value in self.region.early:
             if later:
                 for v in self._loaded[value]:
                     seen[v] = seen[v].clone() if seen[v] is memory[v] else seen[v]
-                keep(seen, [value])
+                self._keep(kept, mine, seen, [value])
             memory[target].copy_(torch.where(mine[value], kept[value], memory[target]))
         if later:
-            keep(seen, self.region.outputs)
+            self._keep(kept, mine, seen, self.region.outputs)
 
 
 def _waiting(region: Region) -> set[int]:

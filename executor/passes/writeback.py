@@ -67,10 +67,7 @@ def _changes_nothing(memory: MemorySSA, store: int) -> bool:
     if target != loaded:
         return False
     written = (values[w] for what in memory.accesses[load + 1 : store] for w in what.writes)
-    return not any(
-        v.storage == target.storage and overlap(footprint(v), footprint(target)) is not Overlap.NO_ALIAS
-        for v in written
-    )
+    return not any(value.meets(target) for value in written)
 
 
 class Remainder:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import msgspec
 
 from executor.args import refs
-from executor.geometry import Overlap, overlap
 from executor.program import Call, Program
 from executor.schema import accesses
 from fuzz.relations.base import Relation, recorded
@@ -38,12 +37,7 @@ def _independent(program: Program, one: Call, other: Call) -> bool:
     first, second = accesses(program, one), accesses(program, other)
     meetings = [(a, b) for a in first.writes for b in (*second.reads, *second.writes)]
     meetings += [(a, b) for a in first.reads for b in second.writes]
-    return not any(_meet(program, a, b) for a, b in meetings)
-
-
-def _meet(program: Program, a: int, b: int) -> bool:
-    one, other = program.values[a], program.values[b]
-    return one.storage == other.storage and overlap(one.footprint, other.footprint) is not Overlap.NO_ALIAS
+    return not any(program.values[a].meets(program.values[b]) for a, b in meetings)
 
 
 class PermutedParameters(Relation):

@@ -15,8 +15,7 @@ from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import is_part, squeezed, view_refusal
 from executor.elements import crosses
 from executor.facts import operand_list
-from executor.geometry import Overlap, overlap
-from executor.memory_ssa import MemorySSA, footprint
+from executor.memory_ssa import MemorySSA
 from executor.program import contiguous_strides
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     if _moves_an_input(memory, region, value):
         return "its value is an input's elements moved, which nvFuser may take for the input itself"
     reads = {v for i in region for v in memory.accesses[i].reads}
-    if any(v != target and values[v] != geometry and _meet(values[v], geometry) for v in reads):
+    if any(v != target and values[v] != geometry and values[v].meets(geometry) for v in reads):
         return "another input of the region overlaps its target"
     return None
 
@@ -184,7 +183,3 @@ def is_dense(value: Value) -> bool:
     """Whether its elements, in dimensions larger than 1, fill a stretch of memory in whatever order."""
     order = sorted(range(len(value.shape)), key=lambda d: -value.strides[d])
     return tuple(value.strides[d] for d in order) == contiguous_strides(tuple(value.shape[d] for d in order))
-
-
-def _meet(a: Value, b: Value) -> bool:
-    return a.storage == b.storage and overlap(footprint(a), footprint(b)) is not Overlap.NO_ALIAS
