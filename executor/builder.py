@@ -9,7 +9,6 @@ import msgspec
 import torch
 
 from executor.args import Arg, Const, Device, List, Ref, rename, to_python
-from executor.facts import operand_list
 from executor.interpreter import flatten
 from executor.memory import value_of
 from executor.program import Call, Program, Source, Storage, Value, contiguous_strides, itemsize
@@ -53,7 +52,7 @@ class Builder:
     def emit(self, op: str, *args: Arg, source: Source | None = None, kwargs: tuple[tuple[str, Arg], ...] = ()) -> int:
         """Appends a call that returns one tensor; the new value's index."""
         call = Call(op, args, kwargs, (), source)
-        operands = operand_list(call)
+        operands = call.operands
         geometry = _geometry(call, operands, self.values)[0]
         device = self.storages[self.values[operands[0]].storage].device if operands else "cpu"
         if not operands:
@@ -82,7 +81,7 @@ class Builder:
         if not moved or not call.results:
             self.calls.append(changed)
             return
-        found = _geometry(changed, operand_list(changed), self.values)
+        found = _geometry(changed, changed.operands, self.values)
         turned = [_place(geometry) != _place(self.values[r]) for r, geometry in zip(call.results, found, strict=True)]
         loose = any(turn and not _packed(self.values[r]) for r, turn in zip(call.results, turned, strict=True))
         if loose or any(geometry.storage < 0 for geometry in found):
@@ -179,7 +178,7 @@ def sizes(numbers: Sequence[int]) -> List:
 
 def renamed(call: Call, new: dict[int, int]) -> Call:
     """The call with operands replaced; results stay."""
-    if not new or new.keys().isdisjoint(operand_list(call)):
+    if not new or new.keys().isdisjoint(call.operands):
         return call
 
     def ref(index: int) -> Arg:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from executor.args import Arg, Ref, refs, to_python
+from executor.args import Ref, to_python
 from executor.facts import facts
 from executor.interpreter import flatten
 from executor.schema import resolve
@@ -48,22 +48,14 @@ class Calls:
 def prepare(call: Call) -> Runner:
     """A function that runs the call on the tensors of an environment, indexed by value, and puts its results there."""
     op = resolve(call.op)
-    getters = [_getter(arg) for arg in call.args]
-    kwargs = {key: _getter(arg) for key, arg in call.kwargs}
-    static = {key: constant for key, (slot, constant, _) in kwargs.items() if slot is None}
-    plain = all(rebuild is None for _, _, rebuild in (*getters, *kwargs.values()))
-    if plain and len(static) == len(kwargs) and len(call.results) == 1 and facts(call.op).single:
-        return _plain(op, [(slot, constant) for slot, constant, _ in getters], static, call.results[0])
-    return _general(op, call)
-
-
-def _getter(arg: Arg) -> tuple[int | None, Any, Arg]:
-    """(the value's index, a constant, a tree to rebuild at each call): one of them."""
-    if isinstance(arg, Ref):
-        return arg.index, None, None
-    if next(refs(arg), None) is not None:
-        return None, None, arg
-    return None, to_python(arg, ()), None
+    slots = [arg.index if isinstance(arg, Ref) else None for arg in call.args]
+    nested = len(call.operands) > len(slots) - slots.count(None)
+    if nested or len(call.results) != 1 or not facts(call.op).single:
+        return _general(op, call)
+    args = [
+        (slot, None if slot is not None else to_python(arg, ())) for slot, arg in zip(slots, call.args, strict=True)
+    ]
+    return _plain(op, args, {key: to_python(arg, ()) for key, arg in call.kwargs}, call.results[0])
 
 
 def _plain(op: Any, args: list[tuple[int | None, Any]], kwargs: dict[str, Any], result: int) -> Runner:

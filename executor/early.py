@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from executor.args import refs
 from executor.elements import at_own_positions, crosses, elementwise, squeezed
-from executor.facts import facts, loads, operand_list
+from executor.facts import facts, loads
 from executor.geometry import WriteKind, write_kind
 from executor.memory_ssa import footprint
 
@@ -78,7 +78,7 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
 def _late_loads(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> set[int]:
     """The inputs that meet the target, that something which leaves the region needs, and the stored value does not."""
     calls, values = [memory.program.calls[i] for i in region], memory.program.values
-    target, stored = operand_list(memory.program.calls[store])
+    target, stored = memory.program.calls[store].operands
     late = loads(calls, values, leaving) - loads(calls, values, {stored})
     return {v for v in late if values[v].meets(values[target])}
 
@@ -89,7 +89,7 @@ def _leaving(memory: MemorySSA, region: set[int], store: int) -> set[int]:
         _root(memory, v)
         for i, call in enumerate(memory.program.calls)
         if i not in region and i != store and not memory.accesses[i].address
-        for v in operand_list(call)
+        for v in call.operands
     }
     return {v for v in outside if memory.owner.get(memory.program.values[v].storage) in region}
 
@@ -120,7 +120,7 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int, leaving: s
     copies = set(reached)  # those that a fuser may take for the target itself
     waiting: set[int] = set()  # what waits for a reduction, and may load the target again then
     for i, call in enumerate(program.calls):
-        operands = operand_list(call) if memory.accesses[i].address else memory.accesses[i].reads
+        operands = call.operands if memory.accesses[i].address else memory.accesses[i].reads
         used = [
             v if v in reached else _whole(memory, v) for v in operands if not reached.isdisjoint((v, _root(memory, v)))
         ]
@@ -143,7 +143,7 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int, leaving: s
             copies.update(call.results)
     if not leaving.isdisjoint(reached & waiting):
         return "what is read of its target waits for a reduction and leaves the region"
-    outside = leaving.union(_root(memory, v) for v in operand_list(program.calls[store]))
+    outside = leaving.union(_root(memory, v) for v in program.calls[store].operands)
     if any(v in outside and memory.maker.get(v) in region for v in copies):
         return "a copy of what was there leaves the region, and may be the target itself"
     return None
@@ -166,7 +166,7 @@ def _root(memory: MemorySSA, value: int) -> int:
     """The value of which this one is a view."""
     maker = memory.maker.get(value)
     while maker is not None and memory.accesses[maker].address and memory.program.calls[maker].args:
-        operands = operand_list(memory.program.calls[maker])
+        operands = memory.program.calls[maker].operands
         if not operands:
             break
         value = operands[0]

@@ -10,7 +10,6 @@ import torch
 
 from executor.args import refs, to_python
 from executor.calls import prepare
-from executor.facts import operand_list
 from executor.memory import literal_tensor
 from executor.program import Call
 from executor.regions import Barrier, Region
@@ -106,7 +105,7 @@ def _last_uses(program: Program, steps: list[Step]) -> dict[int, tuple[int, ...]
         step = steps[number]
         if isinstance(step, Barrier):
             continue
-        used = {*step.inputs, *step.outputs} if isinstance(step, Region) else {*operand_list(step), *step.results}
+        used = {*step.inputs, *step.outputs} if isinstance(step, Region) else {*step.operands, *step.results}
         gone = used - seen - kept
         seen |= used
         if gone:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from executor.args import collect, refs
-from executor.program import Call, Value
+from executor.args import refs
 from executor.schema import effects, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from executor.program import Call, Value
 
 UPDATE_ALIASES = "aliasfuzz.update_aliases.default"
 
@@ -37,15 +38,16 @@ MOVES = frozenset({"clone", "contiguous", "_to_copy", "lift_fresh_copy", "alias_
 class Facts(NamedTuple):
     """One operator overload.
 
-    `written` and `only_written` are argument names. `views`: a result may be an address computed from an argument.
-    `metadata`: it looks at no element. `uninitialised`: its result has no contents. `move`: its result holds its first
-    argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what
+    `written` and `only_written` are argument names. `views`: a result may be an address computed from an argument;
+    `may_view`: then the call does nothing else. `metadata`: it looks at no element. `uninitialised`: its result has no
+    contents. `move`: its result holds its first argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what
     this one writes, if there is one.
     """
 
     written: frozenset[str]
     only_written: frozenset[str]
     views: bool
+    may_view: bool
     metadata: bool
     uninitialised: bool
     move: bool
@@ -66,12 +68,14 @@ def facts(op: str) -> Facts:
     """What the operator of this name does."""
     effect = effects(op)
     packet = op.split(".")[1]
+    metadata, uninitialised = packet in _METADATA, packet in _UNINITIALISED
     return Facts(
         effect.writes,
         effect.only_written,
         effect.views,
-        packet in _METADATA,
-        packet in _UNINITIALISED,
+        effect.views and not (effect.writes or metadata or uninitialised),
+        metadata,
+        uninitialised,
         packet in MOVES,
         _is_single(op),
         _functional(op) if effect.writes else None,
@@ -85,25 +89,24 @@ def _is_single(op: str) -> bool:
 
 def access(values: Sequence[Value], call: Call) -> Access:
     """What a call does to memory. A view that had to copy (`reshape`) reads; any other only computes an address."""
-    asked = _asked_of(call)
-    if asked.may_view and call.results:
-        home = values[asked.operands[0]].storage
+    if facts(call.op).may_view and call.results and call.operands:
+        home = values[call.operands[0]].storage
         if all(values[i].storage == home for i in call.results):
             return _ADDRESS
-    return asked.access
+    return call.own_access
 
 
 _ADDRESS = Access((), (), address=True)
 
 
-def _own_access(call: Call, operands: tuple[int, ...]) -> Access:
+def own_access(call: Call) -> Access:
     """What a call does to memory if none of its results is a view."""
     known = facts(call.op)
     if known.written:
         return _mixed_access(call, known)
     if known.uninitialised or known.metadata:
         return Access((), (), address=known.uninitialised)
-    return Access(tuple(dict.fromkeys(operands)), (), address=False)
+    return Access(tuple(dict.fromkeys(call.operands)), (), address=False)
 
 
 def _mixed_access(call: Call, known: Facts) -> Access:
@@ -120,7 +123,7 @@ def _mixed_access(call: Call, known: Facts) -> Access:
 
 def operand_list(call: Call) -> tuple[int, ...]:
     """Indices of the values among the arguments, in order."""
-    return _asked_of(call).operands
+    return call.operands
 
 
 def loads(calls: Iterable[Call], values: Sequence[Value], wanted: Iterable[int]) -> set[int]:
@@ -143,35 +146,6 @@ def loads(calls: Iterable[Call], values: Sequence[Value], wanted: Iterable[int])
             seen.add(home)
             left += reads[home]
     return found
-
-
-class _Asked(NamedTuple):
-    """What depends on a call alone: its operands, its access unless it is a view, and whether it may be one."""
-
-    call: Call
-    operands: tuple[int, ...]
-    access: Access
-    may_view: bool
-
-
-def _asked_of(call: Call) -> _Asked:
-    """What passes ask of one call many times, kept for the calls that were asked of lately."""
-    known = _asked.get(id(call))
-    if known is not None and known.call is call:
-        return known
-    found: list[int] = []
-    collect(call.args, found)
-    collect([arg for _, arg in call.kwargs], found)
-    operands, what = tuple(found), facts(call.op)
-    may_view = what.views and bool(operands) and not (what.written or what.uninitialised or what.metadata)
-    if len(_asked) >= _KEPT:
-        _asked.clear()
-    known = _asked[id(call)] = _Asked(call, operands, _own_access(call, operands), may_view)
-    return known
-
-
-_KEPT = 4096
-_asked: dict[int, _Asked] = {}  # by identity; the call is kept, so that no other has its id
 
 
 def _functional(op: str) -> str | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from executor.args import refs
-from executor.facts import Access, access, operand_list
+from executor.facts import Access, access
 from executor.geometry import Footprint, Overlap, overlap
 from executor.program import Program, Value
 
@@ -190,7 +190,7 @@ class MemorySSA:
         call, values = self.program.calls[number], self.program.values
         if call.op != "aten.copy_.default" or call.kwargs or len(call.args) != 2:
             return None
-        target, source = self.accesses[number].writes[0], operand_list(call)[1]
+        target, source = self.accesses[number].writes[0], call.operands[1]
         a, b = values[target], values[source]
         plain = b.storage not in self.memory and a.dtype == b.dtype and a.shape == b.shape
         return source if plain and not footprint(a).self_overlaps else None

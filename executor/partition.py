@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA, State
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def dependences(memory: MemorySSA) -> Iterator[set[int]]:
     values = memory.program.values
     writes, reads = State(values), State(values)
     for i, (call, what) in enumerate(zip(memory.program.calls, memory.accesses, strict=True)):
-        needed = {memory.owner[values[v].storage] for v in operand_list(call) if values[v].storage in memory.owner}
+        needed = {memory.owner[values[v].storage] for v in call.operands if values[v].storage in memory.owner}
         for v in what.reads:
             if memory.is_memory(v):
                 needed.update(write.call for write in writes.touching(v))

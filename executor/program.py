@@ -20,7 +20,9 @@ import torch
 
 from executor.args import Arg, collect, constant, refs
 from executor.errors import ProgramError
+from executor.facts import Access, own_access
 from executor.geometry import CACHED, Footprint, Overlap, overlap
+from executor.once import once
 
 FORMAT = "aliasfuzz.program"
 VERSION = 1
@@ -110,7 +112,7 @@ class Source(msgspec.Struct, frozen=True):
     line: int
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """One ATen overload ("aten.add_.Tensor") with its arguments and the values that it returns.
 
     `results` holds one index per returned tensor, lists flattened. It is empty for a call that eager refuses. A call that
@@ -125,13 +127,19 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     source: Source | None = None
     no_grad: bool = False
 
-    @property
+    @once
     def operands(self) -> tuple[int, ...]:
         """Indices of the values among the arguments, in order."""
         found: list[int] = []
         collect(self.args, found)
-        collect([arg for _, arg in self.kwargs], found)
+        if self.kwargs:
+            collect([arg for _, arg in self.kwargs], found)
         return tuple(found)
+
+    @once
+    def own_access(self) -> Access:
+        """What the call does to memory if none of its results is a view; see `executor.facts.access`."""
+        return own_access(self)
 
 
 class Param(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from executor.args import List, Ref, refs
-from executor.facts import UPDATE_ALIASES, access, facts, operand_list
+from executor.facts import UPDATE_ALIASES, access, facts
 from executor.memory_ssa import MemorySSA
 from executor.partition import hazards
 from executor.program import Call
@@ -93,7 +93,7 @@ class Layout:
                 self._region(level, fused, host)
             for i in host:
                 if i not in self.found.early:
-                    self._need(operand_list(calls[i]))
+                    self._need(calls[i].operands)
                     self.steps.append(calls[i])
                     self.made.update(calls[i].results)
         self._need(refs(self.program.outputs))
@@ -105,14 +105,14 @@ class Layout:
         inside: set[int] = set()
         for i in fused:
             call = self.program.calls[i]
-            for v in operand_list(call):
+            for v in call.operands:
                 self._bring_in(v, level, calls, inputs, inside)
             calls.append(call)
             inside.update(call.results)
         early = []
         for i in host:
             if i in self.found.early:
-                target, value = operand_list(self.program.calls[i])
+                target, value = self.program.calls[i].operands
                 inputs[target] = None
                 early.append((target, value))
         self._need(inputs)
@@ -134,7 +134,7 @@ class Layout:
             inputs[v] = None
             return
         view = self.program.calls[self.memory.maker[v]]
-        for base in operand_list(view):
+        for base in view.operands:
             self._bring_in(base, level, calls, inputs, inside)
         calls.append(view)
         inside.update(view.results)
@@ -145,7 +145,7 @@ class Layout:
             if v in self.made:
                 continue
             call = self.program.calls[self.memory.maker[v]]
-            self._need(operand_list(call))
+            self._need(call.operands)
             self.steps.append(call)
             self.made.update(call.results)
 
@@ -157,7 +157,7 @@ class Layout:
             if self.memory.accesses[i].address:
                 continue
             level = self.found.levels[i] if i in self.found.early else self.home.get(i)
-            wanted += [v for v in operand_list(call) if level is None or self._level_of(v) != level]
+            wanted += [v for v in call.operands if level is None or self._level_of(v) != level]
         while wanted:
             v = wanted.pop()
             if v in found:
@@ -165,7 +165,7 @@ class Layout:
             found.add(v)
             maker = self.memory.maker.get(v)
             if maker is not None and self.memory.accesses[maker].address:
-                wanted += operand_list(self.program.calls[maker])
+                wanted += self.program.calls[maker].operands
         return found
 
     def _level_of(self, v: int) -> int | None:
@@ -183,7 +183,7 @@ class Layout:
         stored = {value: target for target, value in early}
         found: dict[int, tuple[int, ...]] = {v: (v,) for v in inputs}
         for call in calls:
-            operands = operand_list(call)
+            operands = call.operands
             if operands and operands[0] in found and self._only_moves(call, operands[0]):
                 found.update(dict.fromkeys(call.results, found[operands[0]]))
             for v in call.results:
@@ -234,16 +234,14 @@ def _without_detours(program: Program, steps: list[Step]) -> list[Step]:
 
 def _only_stores(program: Program, store: Call, copied: Call, used: Counter[int]) -> bool:
     """Whether the call only stores a copy that nobody else needs, in other memory than that of which it is one."""
-    if store.op != "aten.copy_.default" or operand_list(store)[-1:] != copied.results or used[copied.results[0]] > 1:
+    if store.op != "aten.copy_.default" or store.operands[-1:] != copied.results or used[copied.results[0]] > 1:
         return False
-    source, target = (program.values[operand_list(call)[0]] for call in (copied, store))
+    source, target = (program.values[call.operands[0]] for call in (copied, store))
     return not source.meets(target) and (source.dtype, source.shape) == (target.dtype, target.shape)
 
 
 def _uses(step: Step) -> Iterable[int]:
-    return (
-        step.inputs if isinstance(step, Region) else step.aliases if isinstance(step, Barrier) else operand_list(step)
-    )
+    return step.inputs if isinstance(step, Region) else step.aliases if isinstance(step, Barrier) else step.operands
 
 
 def barriers(found: Partition, memory: MemorySSA) -> dict[int, Barrier]:

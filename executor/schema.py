@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch._ops import OpOverload
@@ -11,8 +11,10 @@ from torch._ops import OpOverload
 import executor.functions  # noqa: F401 (defines operators)
 from executor.args import Arg, refs
 from executor.errors import ProgramError
-from executor.program import Call, Program
 from executor.schema_fixes import HIDDEN_VIEWS, HIDDEN_WRITES, OVERWRITES, SET_DATA
+
+if TYPE_CHECKING:
+    from executor.program import Call, Program
 
 
 class Effects(NamedTuple):

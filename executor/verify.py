@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from executor.early import early_refusal
 from executor.errors import AliasRaceError
-from executor.facts import operand_list
 from executor.geometry import common_element
 from executor.memory_ssa import MemorySSA, State, footprint
 
@@ -86,7 +85,7 @@ def races(found: Partition, memory: MemorySSA, refusal: EarlyRule = early_refusa
 
 
 def _data(found: Partition, memory: MemorySSA, call: int) -> Iterator[Race]:
-    for v in operand_list(memory.program.calls[call]):
+    for v in memory.program.calls[call].operands:
         maker = memory.owner.get(memory.program.values[v].storage)
         if (
             maker is not None

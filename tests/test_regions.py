@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from executor.backends.weak_memory import WeakMemory
-from executor.facts import UPDATE_ALIASES, operand_list
+from executor.facts import UPDATE_ALIASES
 from executor.geometry import Overlap, overlap
 from executor.memory_ssa import footprint
 from executor.pipeline import Compilation, compile_program
@@ -62,10 +62,10 @@ def test_steps_use_only_what_exists(seeds: range) -> None:
             if isinstance(step, Region):
                 assert made.issuperset(step.inputs)
                 inside = {*step.inputs, *(r for call in step.calls for r in call.results)}
-                assert all(inside.issuperset(operand_list(call)) for call in step.calls)
+                assert all(inside.issuperset(call.operands) for call in step.calls)
                 made.update(step.outputs)
             elif isinstance(step, Call):
-                assert made.issuperset(operand_list(step))
+                assert made.issuperset(step.operands)
                 made.update(step.results)
 
 
@@ -85,7 +85,7 @@ def test_a_region_hands_out_bases_and_the_host_makes_the_views() -> None:
     assert isinstance(region, Region)
     assert isinstance(view, Call)
     assert view.op == "aten.t.default"
-    assert region.outputs == tuple(operand_list(view))
+    assert region.outputs == tuple(view.operands)
 
 
 def test_copies_that_would_show_their_input_are_detached() -> None:

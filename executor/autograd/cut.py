@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from executor.elements import elementwise
 from executor.errors import TraceError
-from executor.facts import access, operand_list
+from executor.facts import access
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def part(joint: Joint, wanted: Sequence[int], saved: frozenset[int] | None = Non
         if not (joint.is_view(maker) or _cheap(joint, v)):
             raise TraceError("the backward pass for some of the outputs needs what the one for all of them does not")
         calls.add(maker)
-        for operand in operand_list(joint.recorder.calls[maker]):
+        for operand in joint.recorder.calls[maker].operands:
             if operand not in seen:
                 seen.add(operand)
                 left.append(operand)
@@ -104,7 +104,7 @@ class _Graph:
             return
         maker = self._joint.maker(v)
         assert maker is not None, "it is computed anew"
-        for operand in operand_list(self._joint.recorder.calls[maker]):
+        for operand in self._joint.recorder.calls[maker].operands:
             self._add(operand)
             self._graph.add_edge((v, "made"), (operand, "wanted"))
 
@@ -113,7 +113,7 @@ class _Graph:
         maker, values = self._joint.maker(v), self._joint.recorder.values
         if maker is None or values[v].storage in self._written:
             return False
-        operands = operand_list(self._joint.recorder.calls[maker])
+        operands = self._joint.recorder.calls[maker].operands
         return (_cheap(self._joint, v) or self._joint.is_view(maker)) and all(self._usable(w) for w in operands)
 
     def _usable(self, v: int) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from executor.args import Arg, Ref, Tuple, rename
-from executor.facts import operand_list
 from executor.program import Call, Param, Program, Storage, Value
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def extract(
     part = _Part(recorder)
     named = tuple(Param(name, part.ref(v)) for name, v in params)
     known = {v for _, v in params}.union(*(call.results for call in calls))
-    constants = [v for v in recorder.constants if v not in known and any(v in operand_list(call) for call in calls)]
+    constants = [v for v in recorder.constants if v not in known and any(v in call.operands for call in calls)]
     held = tuple(part.value(v) for v in constants)
     body = tuple(part.call(call) for call in calls)
     tree = Tuple(tuple(None if v is None else part.ref(v) for v in outputs))

@@ -17,7 +17,7 @@ from executor.args import Arg, List, Ref
 from executor.autograd.fills import FILLS, needs_mask
 from executor.autograd.relations import Blueprint, Copies, Relations
 from executor.errors import TraceError
-from executor.facts import access, facts, operand_list
+from executor.facts import access, facts
 from executor.interpreter import flatten
 from executor.memory import dtype_name
 from executor.program import Iota, Param, Program, Storage
@@ -166,7 +166,7 @@ class Joint(Recording):
     def is_view(self, call: int) -> bool:
         """Whether a call only computes addresses on the memory of its operand."""
         found = self.recorder.calls[call]
-        return bool(operand_list(found)) and access(self.recorder.values, found).address
+        return bool(found.operands) and access(self.recorder.values, found).address
 
     def backward(self, targets: Sequence[torch.Tensor], pattern: Sequence[bool]) -> Pass:
         """Goes backward from those targets that have a cotangent, and records it."""

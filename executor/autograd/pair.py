@@ -10,7 +10,6 @@ from executor.autograd.extract import extract
 from executor.autograd.joint import Joint
 from executor.autograd.skeleton import skeleton
 from executor.errors import TraceError
-from executor.facts import operand_list
 
 if TYPE_CHECKING:
     from executor.autograd.joint import Pass
@@ -116,5 +115,5 @@ def _wanted(joint: Joint, found: Pass) -> list[int]:
     """The values of the forward pass that going backward uses."""
     calls = joint.recorder.calls
     made = {v for v in found.cotangents if v is not None}.union(*(calls[i].results for i in found.calls))
-    used = [v for i in found.calls for v in operand_list(calls[i])]
+    used = [v for i in found.calls for v in calls[i].operands]
     return [v for v in dict.fromkeys((*used, *found.gradients)) if v is not None and v not in made]

@@ -15,7 +15,6 @@ from torch.autograd.function import BackwardCFunction
 
 from executor.args import refs, to_python
 from executor.autograd.relations import Counter, FromSource, Rebase
-from executor.facts import operand_list
 from executor.interpreter import step
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class _Build:
             if tensor.requires_grad:
                 self._target(v, tensor)
             return
-        self.place(operand_list(calls[i])[0])
+        self.place(calls[i].operands[0])
         self._placed.update(calls[i].results)
         storage = self._recorder.values[v].storage
         level = self._joint.levels[i] - self._start(storage)

@@ -14,7 +14,7 @@ import numpy as np
 
 from executor.backends.tagged import Machine
 from executor.elements import crosses, squeezed
-from executor.facts import facts, loads, operand_list
+from executor.facts import facts, loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def every_schedule(found: Partition) -> Iterator[Schedule]:
     values = found.program.values
     calls = found.program.calls
     crossing = [call for call in calls if crosses(call, values)]
-    read = (v for call in crossing for v in operand_list(call))
+    read = (v for call in crossing for v in call.operands)
     shapes = dict.fromkeys(squeezed(values[v].shape) for v in (*(r for call in calls for r in call.results), *read))
     for shares, spread, late in itertools.product((False, True), repeat=3):
         for bits in itertools.product((0, 1), repeat=sum(math.prod(shape) for shape in shapes)):
@@ -101,7 +101,7 @@ class _Kernel:
         self.machine, self.program, self.schedule = machine, machine.program, schedule
         self.values = values = machine.program.values
         self.calls = [self.program.calls[i] for i in fused]
-        self.stores = [operand_list(self.program.calls[i]) for i in early]
+        self.stores = [self.program.calls[i].operands for i in early]
         self.targets = {target for target, _ in self.stores}
         self.results = [r for call in self.calls for r in call.results]
         self.turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*self.results, *self.targets)}
@@ -133,7 +133,7 @@ class _Kernel:
         """All results, from what was loaded and, for the rest, from memory as it is now."""
         spreads = self.schedule.spreads
         for i, call in enumerate(self.calls):
-            for v in operand_list(call) if spreads and crosses(call, self.values) else ():
+            for v in call.operands if spreads and crosses(call, self.values) else ():
                 mine = self.schedule.turns(squeezed(self.values[v].shape)) >= turn
                 self._read[i, v] = np.where(mine, self.machine.read(v), self._read.get((i, v), 0))
             self.machine.step(call, given=loaded | {v: tags for (j, v), tags in self._read.items() if i == j})
@@ -159,8 +159,8 @@ def _waiting(program: Program, fused: list[int], targets: set[int]) -> Iterator[
     touched: set[int] = set()
     for i in fused:
         call = program.calls[i]
-        homes = {values[v].storage for v in operand_list(call)}
-        if homes & touched or any(values[v].meets(values[t]) for v in operand_list(call) for t in targets):
+        homes = {values[v].storage for v in call.operands}
+        if homes & touched or any(values[v].meets(values[t]) for v in call.operands for t in targets):
             touched.update(values[r].storage for r in call.results)
         others = any(
             made[home] != squeezed(values[r].shape) for home in homes & touched & made.keys() for r in call.results
@@ -176,7 +176,7 @@ def _moved_from(program: Program, fused: list[int], v: int, targets: set[int]) -
     values = program.values
     makers = {r: program.calls[i] for i in fused for r in program.calls[i].results}
     while v in makers and facts(makers[v].op).move:
-        source = operand_list(makers[v])[0]
+        source = makers[v].operands[0]
         if (values[source].dtype, values[source].shape) != (values[v].dtype, values[v].shape):
             return None
         v = source

@@ -17,7 +17,7 @@ import torch
 
 from executor.args import Ref, refs, rename, to_python
 from executor.elements import REDUCTIONS, elementwise
-from executor.facts import facts, operand_list
+from executor.facts import facts
 from executor.memory_ssa import MemorySSA, footprint
 from executor.schema import bound, resolve
 
@@ -95,7 +95,7 @@ class Machine:
     def step(self, call: Call, memory: dict[int, Tags] | None = None, given: dict[int, Tags] | None = None) -> None:
         """Runs a call. It reads from `memory` where given; `given` are operands that are known."""
         written = facts(call.op).written
-        operands = operand_list(call)
+        operands = call.operands
         known = given or {}
         tags = {v: known[v] if v in known else self.read(v, memory) for v in dict.fromkeys(operands)}
         results = dict.fromkeys((*call.results, *((v for v in operands[:1]) if written else ())))
@@ -108,11 +108,11 @@ class Machine:
             return np.full(value.numel, self.ids.id(_skeleton(call), value.dtype), dtype=np.int64)
         if call.op == "aten.as_strided_scatter.default":
             return _scattered(call, tags)
-        first = next(iter(operand_list(call)), result)
+        first = next(iter(call.operands), result)
         if call.op == "aten.copy_.default" or (
             facts(call.op).move and elementwise(call) and value.shape == values[first].shape
         ):
-            return self._moved(operand_list(call)[-1], result, tags)
+            return self._moved(call.operands[-1], result, tags)
         shape, rows = (_skeleton(call), number), self._combined(call, result, tags)
         return np.array([self.ids.id((shape, row), value.dtype) for row in rows], dtype=np.int64)
 
@@ -126,7 +126,7 @@ class Machine:
     def _combined(self, call: Call, result: int, tags: dict[int, Tags]) -> Iterable[object]:
         """For each element of the result what it is computed from."""
         values, value = self.program.values, self.program.values[result]
-        operands = operand_list(call)
+        operands = call.operands
         if torch.Tag.pointwise in resolve(call.op).tags and not facts(call.op).written:
             each = [_broadcast(tags[v], values[v].shape, value.shape).tolist() for v in operands]
             return zip(*each, strict=True) if each else ((),) * value.numel
@@ -174,7 +174,7 @@ def _reduced(call: Call, shape: tuple[int, ...]) -> Tags:
 
 
 def _scattered(call: Call, tags: dict[int, Tags]) -> Tags:
-    base, source = operand_list(call)
+    base, source = call.operands
     size, stride, offset = (to_python(arg, ()) for arg in call.args[2:])
     places = np.full((), offset, dtype=np.int64)
     for n, step in zip(size, stride, strict=True):

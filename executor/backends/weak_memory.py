@@ -30,7 +30,7 @@ from executor.backends.base import Backend, Kernel
 from executor.calls import Calls, Runner, prepare
 from executor.cost import BYTES_PER_SECOND, CostModel
 from executor.elements import crosses, squeezed
-from executor.facts import access, facts, loads, operand_list
+from executor.facts import access, facts, loads
 from executor.schema import resolve
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class WeakMemory(Backend):
 def topological(calls: Sequence[Call], schedule: random.Random) -> list[Call]:
     """The calls in a random order that respects their dataflow."""
     makers = {result: i for i, call in enumerate(calls) for result in call.results}
-    waits = [{makers[v] for v in operand_list(call) if v in makers} for call in calls]
+    waits = [{makers[v] for v in call.operands if v in makers} for call in calls]
     followers: list[list[int]] = [[] for _ in calls]
     for i, needed in enumerate(waits):
         for j in needed:
@@ -106,7 +106,7 @@ def moves(region: Region, output: int) -> Moves:
         if v in early:
             return early[v], chain[::-1]
         chain.append(makers[v])
-        v = operand_list(makers[v][0])[0]
+        v = makers[v][0].operands[0]
     return v, chain[::-1]
 
 

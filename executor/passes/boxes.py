@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
-from executor.facts import operand_list
 from executor.memory_ssa import footprint
 from executor.passes.index_maps import Alignment, align, along
 from executor.schema import resolve
@@ -109,7 +108,7 @@ def element_wise(call: Call, values: Sequence[Value]) -> bool:
     if not known or len(call.results) != 1:
         return False
     shape = values[call.results[0]].shape
-    return all(footprint(values[v]).broadcast_to(shape) is not None for v in operand_list(call))
+    return all(footprint(values[v]).broadcast_to(shape) is not None for v in call.operands)
 
 
 def total(call: Call, values: Sequence[Value]) -> bool:

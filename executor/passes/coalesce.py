@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from executor.builder import renamed
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _touches(memory: MemorySSA, number: int, storage: int) -> bool:
     """Whether the call needs the memory to be there, be it only to know its shape (`zeros_like`)."""
     program = memory.program
     return not memory.accesses[number].address and any(
-        program.values[v].storage == storage for v in operand_list(program.calls[number])
+        program.values[v].storage == storage for v in program.calls[number].operands
     )
 
 
@@ -88,7 +87,7 @@ def _may_change(memory: MemorySSA, store: int, value: int) -> bool:
         program.values[i].storage == home
         for n, call in enumerate(program.calls)
         if n != store and (n >= changed or memory.accesses[n].writes)
-        for i in operand_list(call)
+        for i in call.operands
     )
 
 
@@ -105,13 +104,13 @@ def _in_order(calls: list[Call], made: set[int]) -> tuple[Call, ...]:
     ordered: list[Call] = []
     waiting: list[Call] = []
     for call in calls:
-        if any(v in early and v not in made for v in operand_list(call)):
+        if any(v in early and v not in made for v in call.operands):
             waiting.append(call)
             continue
         ordered.append(call)
         made.update(call.results)
         for late in list(waiting):
-            if all(v in made or v not in early for v in operand_list(late)):
+            if all(v in made or v not in early for v in late.operands):
                 waiting.remove(late)
                 ordered.append(late)
                 made.update(late.results)

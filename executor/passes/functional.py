@@ -13,7 +13,7 @@ import msgspec
 
 from executor.args import Const, Ref, refs
 from executor.builder import Builder
-from executor.facts import access, facts, operand_list
+from executor.facts import access, facts
 from executor.geometry import Overlap, WriteKind, overlap, write_kind
 from executor.memory_ssa import MemorySSA, footprint
 from executor.program import Call, contiguous_strides
@@ -65,7 +65,7 @@ def _allocate(builder: Builder, call: Call, changed: list[int]) -> None:
 
 def _reshape(builder: Builder, call: Call, *, changed: bool) -> None:
     """A reshape that has to copy: the copy, and a view of it."""
-    (operand,), (result,) = operand_list(call), call.results
+    (operand,), (result,) = call.operands, call.results
     geometry = builder.values[operand]
     dense = msgspec.structs.replace(
         geometry, storage=builder.values[result].storage, offset=0, strides=contiguous_strides(geometry.shape)
@@ -93,7 +93,7 @@ def _write(builder: Builder, call: Call, memory: MemorySSA) -> None:
 
 def _onto_itself(builder: Builder, call: Call) -> bool:
     """Whether a copy's source is its target, element by element: it changes nothing."""
-    operands = operand_list(call)
+    operands = call.operands
     target, source = (builder.values[i] for i in operands[:2])
     same = target.storage == source.storage and overlap(footprint(source), footprint(target)) is Overlap.MUST_ALIAS
     return same and call.results in ((), (operands[0],))

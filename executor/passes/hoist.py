@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from executor.builder import Builder, renamed
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 from executor.passes.boxes import box_of, element_wise, restricted, shown
 
@@ -105,7 +104,7 @@ class _Hoisting:
     def _operands(self, part: Boxed) -> list[tuple[int, Box]]:
         """The operands of the call that computes a value, each with the box of it that a box of the value needs."""
         call = self.program.calls[self.memory.maker[part.result]]
-        return [(v, part.box.under(self.values[v].shape)) for v in dict.fromkeys(operand_list(call))]
+        return [(v, part.box.under(self.values[v].shape)) for v in dict.fromkeys(call.operands)]
 
     def _gather(self, part: Boxed, found: set[Boxed]) -> bool:
         """Adds all boxes that have to be computed for this one. False if there are too many, or some cannot be."""
@@ -128,7 +127,7 @@ class _Hoisting:
             return False
         maker = self.program.calls[self.memory.owner[self.values[operand].storage]]
         few = self.values[operand].numel
-        return all(self.values[v].numel <= few for v in (*operand_list(maker), *maker.results))
+        return all(self.values[v].numel <= few for v in (*maker.operands, *maker.results))
 
     def _inner(self, operand: int, box: Box) -> Boxed | None:
         """The box of a result of which a box of an operand is a view."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from executor.builder import Builder, renamed
-from executor.facts import operand_list
 from executor.geometry import Overlap
 from executor.memory_ssa import MemorySSA, State, footprint
 from executor.passes.boxes import box_of, element_wise, restricted, total, turned
@@ -101,7 +100,7 @@ class _Patching:
 
     def _keep(self, number: int, call: Call) -> None:
         """Appends a call as it is; whatever it touches in memory is there before."""
-        for v in operand_list(call):
+        for v in call.operands:
             self._flush(self.values[v].storage)
         self.builder.calls.append(call)
         for v in self.memory.accesses[number].writes:
@@ -200,7 +199,7 @@ class _Patching:
         again = self._rereads.of(number)
         if not self.choose(Patch(self.program, call, tuple(self.values[v] for v in parts), boxes, again)):
             return False
-        for v in operand_list(call):
+        for v in call.operands:
             if v not in seen:
                 self._flush(self.values[v].storage)
         start = len(self.builder.calls)
@@ -216,12 +215,12 @@ class _Patching:
         start = len(builder.calls)
         whole = builder.twin(result)
         builder.replace_operands(msgspec.structs.replace(call, results=(whole,)), below)
-        if len(below) < len(made) or any(v in below for late in builder.calls[start:] for v in operand_list(late)):
+        if len(below) < len(made) or any(v in below for late in builder.calls[start:] for v in late.operands):
             return False
         patches: dict[Box, int] = {}
         for box in boxes:
             new: dict[int, int] = {}
-            for v in dict.fromkeys(operand_list(call)):
+            for v in dict.fromkeys(call.operands):
                 parts = made.get(v)
                 own = None if parts is None else parts[1].get(box)
                 new[v] = own if own is not None else self._beside(below.get(v, v), box, source)
