@@ -82,6 +82,8 @@ def blend(program: Program, choose: Callable[[Blend], bool]) -> Program:
                 new[value] = _lower(builder, plan, call.source, before)
         builder.replace_operands(call, new)
         chunks.append(builder.calls)
+    if len(builder.values) == len(program.values):
+        return program  # a blend makes values
     builder.calls = [call for i, chunk in enumerate(chunks) for call in (*before.get(i, ()), *chunk)]
     return builder.finish()
 

@@ -8,8 +8,8 @@ import msgspec
 
 from executor.args import Ref, refs, rename
 from executor.builder import renamed
-from executor.facts import facts, operand_list
-from executor.memory_ssa import MemorySSA, State
+from executor.facts import facts
+from executor.memory_ssa import MemorySSA
 
 if TYPE_CHECKING:
     from executor.program import Call, Program, Value
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 def dead_calls(program: Program) -> Program:
     """The same program without the calls whose results nobody uses and that write nothing."""
-    memory = MemorySSA.of(program)
     used = set(refs(program.outputs))
     kept: list[Call] = []
-    for i in range(len(program.calls) - 1, -1, -1):
-        call = program.calls[i]
-        if memory.accesses[i].writes or not used.isdisjoint(call.results):
+    for call in reversed(program.calls):
+        if call.own_access.writes or not used.isdisjoint(call.results):
             kept.append(call)
-            used.update(operand_list(call))
+            used.update(call.operands)
     if len(kept) == len(program.calls):
         return program
     return msgspec.structs.replace(program, calls=tuple(reversed(kept)))
@@ -37,7 +35,6 @@ def common_subexpressions(program: Program) -> Program:
     later, stay apart: eager gives each its own memory. So do the results of views that are returned: each is an object.
     """
     memory = MemorySSA.of(program)
-    state = State(program.values)
     apart = set(refs(program.outputs)).union(program.inputs)
     seen: dict[tuple[object, ...], Call] = {}
     new: dict[int, int] = {}
@@ -45,11 +42,8 @@ def common_subexpressions(program: Program) -> Program:
     for i, original in enumerate(program.calls):
         what = memory.accesses[i]
         call = renamed(original, new)
-        for value in what.writes:
-            state.write(i, value)
         if not what.writes and not facts(call.op).uninitialised and call.results:
-            versions = tuple(tuple(r.write.seq for r in state.reaching(v)) for v in what.reads if memory.is_memory(v))
-            key = (call.op, call.args, call.kwargs, versions, len(call.results), _exactly(call))
+            key = (call.op, call.args, call.kwargs, _versions(memory, i), len(call.results), _exactly(call))
             earlier = seen.setdefault(key, call)
             if earlier is not call and not _kept_apart(memory, earlier, call, apart):
                 new.update(zip(call.results, earlier.results, strict=True))
@@ -62,6 +56,15 @@ def common_subexpressions(program: Program) -> Program:
         calls=tuple(calls),
         values=_rehomed(memory, new),
         outputs=rename(program.outputs, lambda i: Ref(new.get(i, i))),
+    )
+
+
+def _versions(memory: MemorySSA, number: int) -> tuple[tuple[int, ...], ...]:
+    """For each value that a call reads in memory, the writes that it sees."""
+    reaching = memory.reaching_writes()
+    reads = memory.accesses[number].reads
+    return tuple(
+        [tuple([write.seq for write, _ in reaching.get((number, v), ())]) for v in reads if memory.is_memory(v)]
     )
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from executor.builder import Builder
 from executor.geometry import Overlap
-from executor.memory_ssa import MemorySSA, State
+from executor.memory_ssa import MemorySSA
 from executor.passes.index_maps import project
 
 if TYPE_CHECKING:
-    from executor.facts import Access
     from executor.memory_ssa import Reach
     from executor.program import Call, Program, Source
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 def forward(program: Program) -> Program:
     """The same program with written values in the place of what is known to be them in memory."""
     memory = MemorySSA.of(program)
-    builder, state = Builder(program), State(program.values)
+    builder, reaching = Builder(program), memory.reaching_writes()
     changed = False
     for i, call in enumerate(program.calls):
         what = memory.accesses[i]
@@ -30,22 +29,20 @@ def forward(program: Program) -> Program:
         if what.writes:
             builder.calls.append(call)
         else:
-            new = _forwarded(builder, call, what, memory, state)
+            seen = {v: reaching[i, v] for v in what.reads if (i, v) in reaching}
+            new = _forwarded(builder, call, memory, seen)
             changed = changed or bool(new)
             builder.replace_operands(call, new)
-        for value in what.writes:
-            state.write(i, value)
     return builder.finish() if changed else program
 
 
-def _forwarded(builder: Builder, call: Call, what: Access, memory: MemorySSA, state: State) -> dict[int, int]:
-    """For each operand that is read in memory and whose value is known, that value."""
+def _forwarded(builder: Builder, call: Call, memory: MemorySSA, seen: dict[int, list[Reach]]) -> dict[int, int]:
+    """For each operand whose value in memory is known, that value; `seen` are the writes that each sees."""
     new: dict[int, int] = {}
-    for value in what.reads:
-        if memory.is_memory(value) and (reach := state.reaching(value)):
-            found = forwarded(builder, memory, value, reach[0], call.source)
-            if found is not None:
-                new[value] = found
+    for value, reach in seen.items():
+        found = forwarded(builder, memory, value, reach[0], call.source)
+        if found is not None:
+            new[value] = found
     return new
 
 
