@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from executor.args import refs, to_python
-from executor.facts import MOVES, facts, operand_list
+from executor.facts import MOVES, facts
 from executor.geometry import index_map
 from executor.memory_ssa import footprint
 from executor.schema import resolve
@@ -51,7 +51,7 @@ def elementwise(call: Call) -> bool:
 
 def crosses(call: Call, values: Sequence[Value]) -> bool:
     """Whether an element of a result may combine several elements of an operand: other threads read them, at any time."""
-    operands = operand_list(call)
+    operands = call.operands
     if not call.results or call.op == "aten.as_strided_scatter.default" or elementwise(call):
         return False
     in_order = call.op.split(".")[1] in _IN_ORDER and values[operands[0]].numel == values[call.results[0]].numel
@@ -107,7 +107,7 @@ class _Listing:
     def _leaving(self) -> Iterator[int]:
         for i, call in enumerate(self.program.calls):
             if i not in self.region and i != self.store and not self.memory.accesses[i].address:
-                yield from operand_list(call)
+                yield from call.operands
         yield from refs(self.program.outputs)
 
     def _may_leave(self, v: int) -> bool:
@@ -132,6 +132,8 @@ class _Listing:
             return _kept([np.where(found == -1, -1, _ELSEWHERE) if v in self.late else found])
         if result not in self.found or not value.numel:
             return []
+        if v == result:
+            return self.found[v]
         where = self._within(v, result)
         return _kept([found[where] for found in self.found[result]])
 
@@ -147,12 +149,15 @@ class _Listing:
     def _in_target(self, value: Value) -> Positions:
         if value.itemsize != self.target.itemsize or max(value.numel, self.target.numel) > LISTED:
             raise _Unknown
+        if value == self.target:
+            return np.arange(value.numel)
         places, wanted = footprint(self.target).offsets(), footprint(value).offsets()
-        order = np.argsort(places)
-        nearest = np.minimum(np.searchsorted(places[order], wanted), max(len(places) - 1, 0))
         if not len(places):
             return np.full(value.numel, -1)
-        return np.where(places[order][nearest] == wanted, order[nearest], -1)
+        order = np.argsort(places)
+        places = places[order]
+        nearest = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
+        return np.where(places[nearest] == wanted, order[nearest], -1)
 
     def _call(self, call: Call, reads: tuple[int, ...]) -> None:
         if crosses(call, self.values) or not self.waiting.isdisjoint(self.values[v].storage for v in reads):
@@ -180,7 +185,7 @@ class _Listing:
         return storage not in self.made or self.made[storage] in self.copies
 
     def _computed(self, call: Call, result: Value, operands: dict[int, list[Positions]]) -> Iterator[Positions]:
-        first = operand_list(call)[0]
+        first = call.operands[0]
         if call.op.split(".")[1] in _IN_ORDER and self.values[first].numel == result.numel:
             yield from operands.get(first, ())
         elif elementwise(call):
@@ -197,7 +202,7 @@ class _Listing:
             yield from (np.full(result.numel, one[0]) for found in operands.values() for one in found)
 
     def _scattered(self, call: Call, result: Value, operands: dict[int, list[Positions]]) -> Iterator[Positions]:
-        base, source = operand_list(call)
+        base, source = call.operands
         size, stride, offset = (to_python(arg, ()) for arg in call.args[2:5])
         under = footprint(self.values[base])
         where = index_map(under.moved(tuple(size), tuple(stride), offset or 0), under)
@@ -220,4 +225,5 @@ def _in_place(found: Positions, own: Positions) -> bool:
 
 def _kept(found: list[Positions]) -> list[Positions]:
     """Those that say something, each once."""
-    return list({one.tobytes(): one for one in found if (one != -1).any()}.values())
+    kept = [one for one in found if (one != -1).any()]
+    return kept if len(kept) < 2 else list({one.tobytes(): one for one in kept}.values())

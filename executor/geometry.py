@@ -68,6 +68,7 @@ class Footprint:
     numel: int = field(init=False, repr=False, compare=False)
     start: int = field(init=False, repr=False, compare=False)
     stop: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.strides):
@@ -81,6 +82,13 @@ class Footprint:
         object.__setattr__(self, "numel", numel)
         object.__setattr__(self, "start", self.offset * self.itemsize)
         object.__setattr__(self, "stop", (last + 1) * self.itemsize if numel else self.start)
+        object.__setattr__(
+            self, "_hash", hash((self.shape, self.strides, self.offset, self.dtype, self.conj, self.neg))
+        )
+
+    def __hash__(self) -> int:
+        """Known from the start: every cache asks for it."""
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -104,15 +112,19 @@ class Footprint:
 
     def offsets(self) -> Offsets:
         """Storage offset of each element, in elements, in row-major order. O(numel) time and memory."""
-        steps = [np.arange(n, dtype=np.int64) * s for n, s in zip(self.shape, self.strides, strict=True)]
-        total = np.full((), self.offset, dtype=np.int64)
-        for step in steps:
-            total = np.add.outer(total, step)
-        return total.reshape(-1)
+        total = np.array([self.offset], dtype=np.int64)
+        for n, s in zip(self.shape, self.strides, strict=True):
+            if n != 1:
+                total = (total[:, None] + np.arange(n, dtype=np.int64) * s).reshape(-1)
+        return total
+
+    def each_byte(self) -> Offsets:
+        """Every byte touched, element by element. O(numel * itemsize) memory: for small cases."""
+        return _in_units(self, 1).offsets()
 
     def byte_set(self) -> Offsets:
         """Every byte touched, ascending, each once. O(numel * itemsize) memory: for tests and small cases."""
-        return np.unique(_in_units(self, 1).offsets())
+        return np.unique(self.each_byte())
 
     def moved(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Footprint:
         """Other elements of the same kind, as `tensor.as_strided(shape, strides, offset)`."""

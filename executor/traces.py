@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from executor.args import Arg, Dict, Ref, children, refs
-from executor.facts import operand_list
 from executor.printing.arguments import source
 from executor.printing.calls import spell
 from executor.printing.forms import Scope
@@ -42,17 +42,16 @@ def make(
     notes: tuple[str, ...] = (),
 ) -> Trace:
     """The trace of a program."""
-    return Trace(**_fields(program), name=name, milliseconds=milliseconds, counts=counts, notes=notes)
+    return Trace(*(*_fields(program), name, milliseconds, counts, notes))
 
 
 def plain(trace: Trace) -> Program:
     """The trace's program alone."""
-    return Program(**_fields(trace))
+    return Program(*_fields(trace))
 
 
-def _fields(program: Program) -> dict[str, Any]:
-    """What makes a program, without what a trace adds."""
-    return {name: getattr(program, name) for name in Program.__struct_fields__}
+# What makes a program, without what a trace adds.
+_fields = attrgetter(*Program.__struct_fields__)
 
 
 def _header(trace: Trace) -> list[str]:
@@ -121,7 +120,7 @@ def _last_uses(program: Program) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number in range(len(program.calls) - 1, -1, -1):
         call = program.calls[number]
-        gone = [v for v in dict.fromkeys((*operand_list(call), *call.results)) if v not in seen]
+        gone = [v for v in dict.fromkeys((*call.operands, *call.results)) if v not in seen]
         if gone:
             found[number] = gone
             seen.update(gone)

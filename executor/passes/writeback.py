@@ -71,18 +71,22 @@ def _changes_nothing(memory: MemorySSA, store: int) -> bool:
 
 
 class Remainder:
-    """The bytes of a footprint that are left after others were subtracted. Inexact only by keeping too much."""
+    """The bytes of a footprint that are left after others were subtracted. Inexact only by keeping too much.
+
+    They are listed only where the sizes of what was subtracted leave open whether something is left.
+    """
 
     def __init__(self, whole: Footprint) -> None:
         self.whole = whole
         self.empty = whole.numel == 0
-        self._bytes: npt.NDArray[np.int64] | None = None
+        self._gone: list[Footprint] = []
 
     def meets(self, other: Footprint) -> bool:
         """Whether some byte that is left may be among the other's."""
         if self.empty or overlap(other, self.whole) is Overlap.NO_ALIAS:
             return False
-        return self._bytes is None or bool(np.isin(self._bytes, other.byte_set()).any())
+        near = [gone for gone in self._gone if overlap(other, gone) is not Overlap.NO_ALIAS]
+        return not near or bool(np.isin(self._left(), other.each_byte()).any())
 
     def subtract(self, other: Footprint) -> None:
         """Takes the other's bytes away."""
@@ -91,7 +95,15 @@ class Remainder:
             return
         if how is not Overlap.PARTIAL:
             self.empty = True
-        elif max(self.whole.numel * self.whole.itemsize, other.numel * other.itemsize) <= _LISTED:
-            left = self.whole.byte_set() if self._bytes is None else self._bytes
-            self._bytes = left[~np.isin(left, other.byte_set())]
-            self.empty = not len(self._bytes)
+        elif max(_size(self.whole), _size(other)) <= _LISTED:
+            self._gone.append(other)
+            self.empty = sum(map(_size, self._gone)) >= _size(self.whole) and not len(self._left())
+
+    def _left(self) -> npt.NDArray[np.int64]:
+        return self.whole.each_byte()[
+            ~np.isin(self.whole.each_byte(), np.concatenate([gone.each_byte() for gone in self._gone]))
+        ]
+
+
+def _size(footprint: Footprint) -> int:
+    return footprint.numel * footprint.itemsize
