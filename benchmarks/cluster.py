@@ -6,9 +6,10 @@
 
 The first prints programs per second of both with equally many workers, in turn, and the ratio of the medians; the campaign on
 Ray draws without swarm profiles, so that both judge programs alike. Exits with 1 if it is slower by more than a tenth.
-The second prints what campaigns with one worker and with two find: signatures by kind, which is symptom and stage (what refines a
-symptom is often the words of whatever fails next), and which kinds only one of them has. With `--workers 1` it is two campaigns of
-one worker, from two seeds: so differ two that are equal in all else. No flags are on.
+The second prints what campaigns with one worker and with two find: signatures by symptom (wrong values, lost memory, a wrong
+alias, ...), by symptom and stage, and with what refines the symptom, and which of these only one campaign has. Flaky failures, which
+do not repeat, are left out. With `--workers 1` it is two campaigns of one worker, from two seeds: so differ two that are equal
+in all else. No flags are on. Exits with 1 if the symptoms differ.
 The third prints programs per second with each number of GPUs and `--workers` on each, and how many times the first of
 the rates the last is: of all the time, and without its first third, in which compilers start. The GPUs are declared to Ray, which
 gives each worker its part of one; a target that needs none runs anywhere.
@@ -64,8 +65,13 @@ def on_ray(target: str, seconds: float, workers: int, seed: int, gpus: float = 0
         for line in ended.lines:
             if line.startswith(("ERROR", "worker ")):
                 print(line)
-        cases = [case for _, case in Store(Path(folder, "corpus")).cases() if isinstance(case, Case)]
-        return Did(load(run).targets[target], [case.signature for case in cases if case.signature is not None])
+        return Did(load(run).targets[target], signatures(Path(folder, "corpus")))
+
+
+def signatures(corpus: Path) -> list[Signature]:
+    """The signatures of the cases there that fail each time."""
+    cases = [case for _, case in Store(corpus).cases() if isinstance(case, Case) and case.state != "flaky"]
+    return [case.signature for case in cases if case.signature is not None]
 
 
 def on_xdist(target: str, seconds: float, workers: int, seed: int) -> float:
@@ -97,26 +103,32 @@ def throughput(target: str, seconds: float, workers: int, rounds: int) -> bool:
     return ratio >= SLOWER
 
 
-def kind(signature: Signature) -> str:
-    """Symptom and stage; whether it shows in a later call only, and where its accesses lie, is no part of it."""
-    return f"{signature.symptom.partition(' ')[0]} in {signature.stage or '?'}"
+def symptom(signature: Signature) -> str:
+    """The symptom; whether it shows in a later call only is no part of it."""
+    return signature.symptom.partition(" ")[0]
+
+
+def place(signature: Signature) -> str:
+    """Symptom and stage."""
+    return f"{symptom(signature)} in {signature.stage or '?'}"
 
 
 def detail(signature: Signature) -> str:
-    """The kind, and what refines the symptom."""
-    return f"{kind(signature)}: {signature.detail}"
+    """Symptom, stage, and what refines the symptom: often the words of whatever fails next."""
+    return f"{place(signature)}: {signature.detail}"
 
 
-def findings(target: str, seconds: float, workers: int) -> None:
-    """Prints what one worker finds, and what two find, or another one from another seed."""
+def findings(target: str, seconds: float, workers: int) -> bool:
+    """Prints what one worker finds, and what two find, or another one from another seed; whether the symptoms are the same."""
     both = [on_ray(target, seconds, 1, 1), on_ray(target, seconds, workers, 1 if workers > 1 else 2)]
     for number, did in zip((1, workers), both, strict=True):
         print(f"{number} workers: {did.found.programs} programs, {len(did.signatures)} signatures")
-    for what, key in (("kinds", kind), ("with details", detail)):
+    for what, key in (("symptoms", symptom), ("in stages", place), ("with details", detail)):
         one, other = (Counter(map(key, did.signatures)) for did in both)
         print(f"{what}: {len(one)} and {len(other)}, {len(one.keys() & other.keys())} of them in both")
         for name in sorted(one | other):
             print(f"  {one[name]:3} {other[name]:3}  {name}")
+    return set(map(symptom, both[0].signatures)) == set(map(symptom, both[1].signatures))
 
 
 def scaling(target: str, seconds: float, workers: int, rounds: int, gpus: list[int]) -> None:
@@ -178,8 +190,7 @@ def main() -> int:
         return 0
     with two_nodes(workers):
         if arguments.findings:
-            findings(target, seconds, workers)
-            return 0
+            return int(not findings(target, seconds, workers))
         return int(not throughput(target, seconds, workers, rounds))
 
 
