@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _device
 
 _SECONDS_FOR_THREADS = 0.5  # how long a run waits for the threads that it started
 
 
 _TORCH, _PYTHON = "torch's random numbers", "Python's random numbers"
 DRAWN = frozenset({_TORCH, _PYTHON})
+_CPU = torch.device("cpu")
 
 
 class Setting(NamedTuple):
@@ -60,11 +62,15 @@ def _set_generators(states: tuple[bytes, ...]) -> None:
         generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
+def _same_device(now: torch.device | None, before: torch.device | None) -> bool:
+    return (now or _CPU) == (before or _CPU)
+
+
 SETTINGS = (
     Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
     Setting("number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("default device", torch.get_default_device, torch.set_default_device),
+    Setting("default device", lambda: _device.CURRENT_DEVICE, torch.set_default_device, _same_device),
     Setting("deterministic algorithms", _deterministic, lambda v: torch.use_deterministic_algorithms(v[0], warn_only=v[1])),
     Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
