@@ -43,11 +43,11 @@ class Recorder:
 
     def input(self, tensor: torch.Tensor, storage: Storage) -> int:
         """Registers an input; `storage` describes the memory that it lies on, if that is new. Returns its index."""
-        self._homes.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
-        if self._home(tensor) == len(self.storages):
+        home = self._homes.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
+        if home == len(self.storages):
             self.storages.append(storage)
         self.grad = self.grad or tensor.requires_grad
-        return self._add(tensor)
+        return self._add(tensor, home)
 
     def constant(self, tensor: torch.Tensor) -> int:
         """Registers a literal tensor that the program makes itself. Returns its index."""
@@ -55,8 +55,8 @@ class Recorder:
         if count > LITERAL_LIMIT:
             raise TraceError(f"a constant of {count} elements (at most {LITERAL_LIMIT}): pass it as an argument")
         self.storages.append(Storage(tensor.untyped_storage().nbytes(), literal(tensor), str(tensor.device)))
-        self._homes[tensor.untyped_storage()._cdata] = len(self.storages) - 1
-        index = self._add(tensor)
+        home = self._homes[tensor.untyped_storage()._cdata] = len(self.storages) - 1
+        index = self._add(tensor, home)
         self.constants.append(index)
         return index
 
@@ -70,9 +70,10 @@ class Recorder:
         """`call` with the arguments apart and a source line. A refusal is recorded too, and raised."""
         name = op_name(op)
         no_grad = self.grad and not torch.is_grad_enabled()
-        given = tuple(to_arg(arg, self.ref) for arg in args)
-        named = tuple((key, to_arg(arg, self.ref)) for key, arg in kwargs.items())
-        if changes_metadata(name):
+        given = tuple([to_arg(arg, self.ref) for arg in args])
+        named = tuple([(key, to_arg(arg, self.ref)) for key, arg in kwargs.items()])
+        changed = changes_metadata(name)
+        if changed:
             _check_change(name, args)
             self._left.append(args[0].untyped_storage())
         try:
@@ -81,9 +82,9 @@ class Recorder:
             self.calls.append(Call(name, given, named, (), source, no_grad))
             self.refused = error
             raise
-        if changes_metadata(name):
+        if changed:
             del self._index[id(args[0])]
-        results = tuple(self._result(tensor) for tensor in returned(name, args, out))
+        results = tuple([self._result(tensor) for tensor in returned(name, args, out)])
         self.calls.append(Call(name, given, named, results, source, no_grad))
         return out
 
@@ -112,7 +113,8 @@ class Recorder:
         Autograd makes tensor objects of its own: for what it kept, and where it makes a view of a base anew. Such a one is the
         value that lies as it does, or a new view.
         """
-        if id(tensor) not in self._index:
+        known = self._index.get(id(tensor))
+        if known is None:
             if tensor.untyped_storage()._cdata in self._homes:
                 return Ref(self._like(tensor))
             shape = "x".join(map(str, tensor.shape)) or "0-d"
@@ -120,7 +122,7 @@ class Recorder:
             raise TraceError(
                 f"{who} from outside the function ({shape}, {tensor.dtype}) is used: pass it as an argument"
             )
-        return Ref(self._index[id(tensor)])
+        return Ref(known)
 
     def program(
         self,
@@ -172,16 +174,16 @@ class Recorder:
 
     def _view(self, op: str, tensor: torch.Tensor, *args: Arg) -> int:
         """Records the view that makes this tensor, which nobody knew."""
-        index = self._add(tensor)
+        index = self._add(tensor, self._home(tensor))
         self.calls.append(Call(op, args, results=(index,)))
         return index
 
     def _home(self, tensor: torch.Tensor) -> int:
         return self._homes[tensor.untyped_storage()._cdata]
 
-    def _add(self, tensor: torch.Tensor) -> int:
+    def _add(self, tensor: torch.Tensor, home: int) -> int:
         index = self._index[id(tensor)] = len(self.values)
-        self.values.append(value_of(tensor, self._home(tensor)))
+        self.values.append(value_of(tensor, home))
         self.tensors.append(tensor)  # keeps the object and its storage alive, so ids and addresses stay unique
         return index
 
@@ -190,10 +192,11 @@ class Recorder:
         if known is not None:
             return known
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._homes:
-            self._homes[storage._cdata] = len(self.storages)
+        home = self._homes.get(storage._cdata)
+        if home is None:
+            home = self._homes[storage._cdata] = len(self.storages)
             self.storages.append(Storage(storage.nbytes(), None, str(tensor.device)))
-        return self._add(tensor)
+        return self._add(tensor, home)
 
 
 def _check_change(name: str, args: Sequence[Any]) -> None:

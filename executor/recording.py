@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +29,7 @@ from executor.schema_fixes import SET_DATA
 
 _HERE = str(Path(__file__).resolve().parent) + os.sep
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
-_LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
+_LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
 _DATA_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 # These read memory without a dispatched call, so only the function mode sees them.
 _HIDDEN_READS = {
@@ -141,7 +141,7 @@ class _Record(TorchDispatchMode):
     ) -> Any:
         if self.tracer.over:
             return func(*args, **(kwargs or {}))
-        if str(func) in _LIFTS:
+        if func in _LIFTS:
             out = func(*args)
             if not self.tracer.recorder.knows(out):
                 self.tracer.recorder.constant(out)
@@ -173,18 +173,10 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if func in _HIDDEN_READS:
-            raise DataDependentError(
-                f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
-                "a program cannot depend on data"
-            )
-        if func in _GRADIENTS:
-            raise TraceError(
-                f"the function reads or sets a tensor's `grad` at {_at(_source())}, which is not supported: pass the "
-                "gradient as an argument"
-            )
-        if func == _SET_DATA:  # each access makes a wrapper of its own
-            return self.tracer.record(resolve(SET_DATA), args, {})
+        if not isinstance(func, OpOverload):
+            _check_function(func)
+            if func == _SET_DATA:  # each access makes a wrapper of its own
+                return self.tracer.record(resolve(SET_DATA), args, {})
         other = self.tracer.instead(func, args, kwargs or {})
         if other is not None:
             with self:  # what it calls is called as from the user's own function
@@ -200,28 +192,54 @@ class _Functions(TorchFunctionMode):
             self.running, self.name = before, ""
 
 
+def _check_function(func: Any) -> None:
+    """Raises `TraceError` for a torch function that reads or sets what no dispatched call would show."""
+    if func in _HIDDEN_READS:
+        raise DataDependentError(
+            f"Tensor.{_HIDDEN_READS[func]} reads a tensor's contents at {_at(_source())}; "
+            "a program cannot depend on data"
+        )
+    if func in _GRADIENTS:
+        raise TraceError(
+            f"the function reads or sets a tensor's `grad` at {_at(_source())}, which is not supported: pass the "
+            "gradient as an argument"
+        )
+
+
 def refuse(op: OpOverload, args: Sequence[Any], source: Source | None) -> None:
     """Raises `TraceError` if calls of this operator cannot be part of a program, naming it and the line."""
+    refused = _refused(op)
+    if op is torch.ops.aten.index.Tensor and any(
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    ):
+        refused = DataDependentError, _DATA
+    if refused is not None:
+        error, text = refused
+        raise error(text.format(name=op_name(op), at=_at(source)))
+
+
+_DATA = (
+    "{name} at {at} has a result whose shape or value depends on data, which a program cannot; use torch.where or a "
+    "masked write"
+)
+
+
+@lru_cache(maxsize=4096)
+def _refused(op: OpOverload) -> tuple[type[TraceError], str] | None:
+    """The error for any call of this operator, and its words; None if a call of it can be part of a program."""
     name = op_name(op)
     if name == "aten._local_scalar_dense.default":
-        raise DataDependentError(
-            f".item(), or a condition on a tensor, at {_at(source)} ({name}): a program cannot "
-            "depend on data; use torch.where or keep the number in a tensor"
+        return DataDependentError, (
+            ".item(), or a condition on a tensor, at {at} ({name}): a program cannot depend on data; use torch.where or "
+            "keep the number in a tensor"
         )
-    masked = name == "aten.index.Tensor" and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-    )
-    if masked or (not _DATA_TAGS.isdisjoint(op.tags) and name != "aten.index.Tensor"):
-        raise DataDependentError(
-            f"{name} at {_at(source)} has a result whose shape or value depends on data, which a "
-            "program cannot; use torch.where or a masked write"
-        )
+    if not _DATA_TAGS.isdisjoint(op.tags) and name != "aten.index.Tensor":
+        return DataDependentError, _DATA
     if torch.Tag.nondeterministic_seeded in op.tags:
-        raise TraceError(
-            f"{name} at {_at(source)} draws random numbers, which is not supported; pass them as an argument"
-        )
+        return TraceError, "{name} at {at} draws random numbers, which is not supported; pass them as an argument"
     if name.startswith("aten.set_.source_Storage"):
-        raise TraceError(f"{name} at {_at(source)} takes a storage, which is not supported; use set_ with a tensor")
+        return TraceError, "{name} at {at} takes a storage, which is not supported; use set_ with a tensor"
+    return None
 
 
 _GRAD: Any = torch.Tensor.grad
