@@ -69,10 +69,9 @@ class Memory:
 
     def _allocate(self, data: bytes, dtype: torch.dtype, device: str) -> None:
         raw = np.empty(len(data) + 3 * GUARD, dtype=np.uint8)
-        skip = -raw.ctypes.data % GUARD
+        skip = -raw.__array_interface__["data"][0] % GUARD
         buffer = raw[skip : skip + len(data) + 2 * GUARD]
-        buffer[:GUARD] = buffer[GUARD + len(data) :] = 0xA5
-        buffer[GUARD : GUARD + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        buffer[:] = np.frombuffer(_PATTERN + data + _PATTERN, dtype=np.uint8)
         self._buffers.append(buffer)
         if len(data) % dtype.itemsize:  # the last bytes are no element, yet belong to the storage
             dtype = torch.uint8
@@ -204,6 +203,7 @@ def storage_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (count,), (1,))
 
 
+@lru_cache(maxsize=64)
 def dtype_name(dtype: torch.dtype) -> str:
     """The dtype's name without "torch."."""
     return str(dtype).removeprefix("torch.")
@@ -248,18 +248,21 @@ def describe(tensors: Sequence[torch.Tensor], *, fill: bool = True) -> Inputs:
     return Inputs(tuple(storages), tuple(values), tuple(twins), leaves, rooted)
 
 
-def clone(tensors: Sequence[torch.Tensor], *, twins: bool = True, guarded: bool = True) -> Memory:
+def clone(
+    tensors: Sequence[torch.Tensor], inputs: Inputs | None = None, *, twins: bool = True, guarded: bool = True
+) -> Memory:
     """Guarded copies of the tensors' storages, with the same tensors on them; the originals stay as they are.
 
-    Without `twins`, a tensor that stands there twice becomes two tensor objects.
+    `inputs` is how the tensors lie, as `describe` says, if that is known. Without `twins`, a tensor that stands there twice
+    becomes two tensor objects.
     """
-    inputs = describe(tensors, fill=False)
+    inputs = inputs or describe(tensors, fill=False)
     data: list[bytes] = [b""] * len(inputs.storages)
     dtypes = ["uint8"] * len(inputs.storages)
     for tensor, value in zip(tensors, inputs.values, strict=True):
         if not data[value.storage]:
             raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-            raw.set_(tensor.untyped_storage(), 0, (tensor.untyped_storage().nbytes(),), (1,))
+            raw.set_(tensor.untyped_storage(), 0, (inputs.storages[value.storage].nbytes,), (1,))
             data[value.storage], dtypes[value.storage] = to_bytes(raw), value.dtype
     for position in inputs.rooted:
         dtypes[inputs.values[position].storage] = inputs.values[position].dtype

@@ -83,7 +83,7 @@ class Tracer(Recording):
         self.params += [Param(name, to_arg(arg, ref)) for name, arg in kwargs.items()]
         self.inputs = _inputs(tensors, contents=contents)
         # A twin becomes a tensor object of its own, so that each parameter's uses are told apart.
-        memory = clone(tensors, twins=False)
+        memory = clone(tensors, self.inputs, twins=False)
         for tensor, value in zip(memory.tensors, self.inputs.values, strict=True):
             self.recorder.input(tensor, self.inputs.storages[value.storage])
         self.clones, self.given = memory.tensors, len(memory.tensors)
