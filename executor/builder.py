@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Operands up to this many elements are laid out for real to learn a result's geometry; larger ones on the meta device.
 _REAL = 4096
 _HERE = -1  # the storage of a result that lies on its first operand
+CONTIGUOUS = (("memory_format", Const("contiguous_format")),)
 
 
 class Builder:
@@ -51,23 +52,23 @@ class Builder:
 
     def emit(self, op: str, *args: Arg, source: Source | None = None, kwargs: tuple[tuple[str, Arg], ...] = ()) -> int:
         """Appends a call that returns one tensor; the new value's index."""
-        call = Call(op, args, kwargs, (), source)
-        operands = call.operands
-        geometry = _geometry(call, operands, self.values)[0]
-        device = self.storages[self.values[operands[0]].storage].device if operands else "cpu"
-        if not operands:
-            device = next((arg.name for key, arg in kwargs if key == "device" and isinstance(arg, Device)), "cpu")
-        return self.append(call, geometry, device, self.values[operands[0]].storage if operands else _HERE)
+        call = Call(op, args, kwargs, (len(self.values),), source)
+        geometry = _geometry(call, self.values)[0]
+        if call.operands:
+            home = self.values[call.operands[0]].storage
+            return self.append(call, geometry, self.storages[home].device, home)
+        device = next((arg.name for key, arg in kwargs if key == "device" and isinstance(arg, Device)), "cpu")
+        return self.append(call, geometry, device, _HERE)
 
     def append(self, call: Call, geometry: Value, device: str, home: int) -> int:
-        """Appends a call with a known result: on storage `home` if `geometry.storage` is negative, else a new one."""
+        """Appends a call whose result is the next value: on storage `home` if `geometry.storage` is negative, else a new one."""
         if geometry.storage < 0:
             geometry = msgspec.structs.replace(geometry, storage=home)
         else:
             geometry = msgspec.structs.replace(geometry, storage=len(self.storages))
             self.storages.append(Storage(geometry.end, None, device))
         self.values.append(geometry)
-        self.calls.append(msgspec.structs.replace(call, results=(len(self.values) - 1,)))
+        self.calls.append(call)
         return len(self.values) - 1
 
     def replace_operands(self, call: Call, new: dict[int, int]) -> None:
@@ -81,7 +82,7 @@ class Builder:
         if not moved or not call.results:
             self.calls.append(changed)
             return
-        found = _geometry(changed, changed.operands, self.values)
+        found = _geometry(changed, self.values)
         turned = [_place(geometry) != _place(self.values[r]) for r, geometry in zip(call.results, found, strict=True)]
         loose = any(turn and not _packed(self.values[r]) for r, turn in zip(call.results, turned, strict=True))
         if loose or any(geometry.storage < 0 for geometry in found):
@@ -108,8 +109,7 @@ class Builder:
             self.values[actual] = msgspec.structs.replace(geometry, storage=len(self.storages) - 1)
             order = sorted(range(len(wanted.shape)), key=lambda dim: -wanted.strides[dim])
             turned = self.view("aten.permute.default", actual, sizes(order), source=source)
-            kwargs = (("memory_format", Const("contiguous_format")),)
-            actual = self.emit("aten.clone.default", Ref(turned), kwargs=kwargs, source=source)
+            actual = self.dense(turned, source)
             self.values[actual] = msgspec.structs.replace(self.values[actual], storage=wanted.storage)
         args = (Ref(actual), sizes(wanted.shape), sizes(wanted.strides), wanted.offset)
         self.calls.append(Call("aten.as_strided.default", args, (), (result,), source))
@@ -125,22 +125,39 @@ class Builder:
     def as_strided(self, value: int, like: Value, offset: int, source: Source | None = None) -> int:
         """Appends a view with the shape and strides of `like`. It may reach past the value's own end."""
         geometry = Value(_HERE, self.values[value].dtype, like.shape, like.strides, offset)
-        call = Call(
-            "aten.as_strided.default", (Ref(value), sizes(like.shape), sizes(like.strides), offset), (), (), source
-        )
+        args = (Ref(value), sizes(like.shape), sizes(like.strides), offset)
+        call = Call("aten.as_strided.default", args, (), (len(self.values),), source)
         return self.append(call, geometry, "", self.values[value].storage)
 
     def full(self, like: Value, shape: tuple[int, ...], fill: Arg, source: Source | None = None) -> int:
         """Appends a constant tensor of this dtype on the device of `like`."""
         device = self.storages[like.storage].device
-        call = Call(
-            "aten.full.default",
-            (sizes(shape), fill),
-            (("dtype", Const(like.dtype)), ("device", Device(device))),
-            (),
-            source,
-        )
-        return self.append(call, Value(0, like.dtype, shape, contiguous_strides(shape)), device, _HERE)
+        kwargs = (("dtype", Const(like.dtype)), ("device", Device(device)))
+        call = Call("aten.full.default", (sizes(shape), fill), kwargs, (len(self.values),), source)
+        return self.append(call, _contiguous(like.dtype, shape), device, _HERE)
+
+    def dense(self, value: int, source: Source | None = None) -> int:
+        """Appends a row-major copy."""
+        geometry = self.values[value]
+        call = Call("aten.clone.default", (Ref(value),), CONTIGUOUS, (len(self.values),), source)
+        return self.append(call, _contiguous(geometry.dtype, geometry.shape), self._device(value), _HERE)
+
+    def reshaped(self, dense: int, shape: tuple[int, ...], source: Source | None = None) -> int:
+        """Appends a view of another shape of a row-major value."""
+        geometry = self.values[dense]
+        found = Value(_HERE, geometry.dtype, shape, contiguous_strides(shape), geometry.offset)
+        call = Call("aten.view.default", (Ref(dense), sizes(shape)), (), (len(self.values),), source)
+        return self.append(call, found, "", geometry.storage)
+
+    def scattered(self, flat: int, part: int, where: Value, source: Source | None = None) -> int:
+        """Appends a copy of a flat row-major value with a part, laid out there as `where` says, replaced."""
+        args = (Ref(flat), Ref(part), sizes(where.shape), sizes(where.strides), where.offset)
+        call = Call("aten.as_strided_scatter.default", args, (), (len(self.values),), source)
+        geometry = self.values[flat]
+        return self.append(call, _contiguous(geometry.dtype, geometry.shape), self._device(flat), _HERE)
+
+    def _device(self, value: int) -> str:
+        return self.storages[self.values[value].storage].device
 
     def empty(self, value: int, source: Source | None = None) -> None:
         """Appends the allocation of an existing value, without contents: as a part of its storage if it begins later."""
@@ -198,32 +215,41 @@ def _packed(value: Value) -> bool:
     return value.end == value.numel * value.itemsize
 
 
-def _geometry(call: Call, operands: Sequence[int], values: list[Value]) -> tuple[Value, ...]:
+def _contiguous(dtype: str, shape: tuple[int, ...]) -> Value:
+    """A fresh row-major value, on any storage."""
+    return Value(0, dtype, shape, contiguous_strides(shape))
+
+
+def _geometry(call: Call, values: list[Value]) -> tuple[Value, ...]:
     """What the call returns: on storage -1 if it lies on its first operand's."""
-    place = {index: i for i, index in enumerate(dict.fromkeys(operands))}
-    local = tuple(msgspec.structs.replace(values[index], storage=0) for index in place)
-    return _infer(renamed(call, place), local)
+    place = {index: i for i, index in enumerate(dict.fromkeys(call.operands))}
+    local = tuple([msgspec.structs.replace(values[index], storage=0) for index in place])
+    own = renamed(call, place)
+    return _infer(call.op, local, own.kwargs, *own.args)
 
 
-@lru_cache(maxsize=4096)
-def _infer(call: Call, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+@lru_cache(maxsize=4096, typed=True)
+def _infer(op: str, operands: tuple[Value, ...], kwargs: tuple[tuple[str, Arg], ...], *args: Arg) -> tuple[Value, ...]:
     """Runs the operator on tensors laid out like its operands: zeros, so that whatever indexes stays in range.
 
-    Where there are many elements, or the operator refuses zeros, it runs on tensors without contents.
+    Where there are many elements, or the operator refuses zeros, it runs on tensors without contents. 1, 1.0 and True are
+    different arguments.
     """
-    real = sum(max(value.end, 1) for value in operands) <= 8 * _REAL
+    real = sum([max(value.end, 1) for value in operands]) <= 8 * _REAL
     try:
-        return _run_on(call, operands, "cpu" if real else "meta")
+        return _run_on(op, operands, kwargs, args, "cpu" if real else "meta")
     except RuntimeError:  # no whole number is divided through 0
-        return _run_on(call, operands, "meta")
+        return _run_on(op, operands, kwargs, args, "meta")
 
 
-def _run_on(call: Call, operands: tuple[Value, ...], device: str) -> tuple[Value, ...]:
+def _run_on(
+    op: str, operands: tuple[Value, ...], kwargs: tuple[tuple[str, Arg], ...], args: tuple[Arg, ...], device: str
+) -> tuple[Value, ...]:
     tensors = [_tensor(value, device) for value in operands]
-    kwargs = {name: to_python(arg, tensors) for name, arg in call.kwargs if name != "device"}
-    results = flatten(resolve(call.op)(*[to_python(arg, tensors) for arg in call.args], **kwargs))
+    named = {name: to_python(arg, tensors) for name, arg in kwargs if name != "device"}
+    results = flatten(resolve(op)(*[to_python(arg, tensors) for arg in args], **named))
     home = tensors[0].untyped_storage()._cdata if tensors else None
-    return tuple(value_of(result, _HERE if result.untyped_storage()._cdata == home else 0) for result in results)
+    return tuple([value_of(result, _HERE if result.untyped_storage()._cdata == home else 0) for result in results])
 
 
 def _tensor(value: Value, device: str) -> torch.Tensor:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from executor.args import Const, Ref
-from executor.builder import Builder, sizes
+import msgspec
+
+from executor.builder import Builder
 from executor.geometry import Overlap
 from executor.memory_ssa import MemorySSA, footprint
 from executor.passes.index_maps import project, row_major_walk
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from executor.memory_ssa import Reach
     from executor.program import Call, Program, Source
-
-_CONTIGUOUS = (("memory_format", Const("contiguous_format")),)
 
 
 class Layer(NamedTuple):
@@ -188,11 +187,11 @@ def _lower_in_read(builder: Builder, plan: Blend, source: Source | None, before:
         below = layers.pop(0)
         seen = project(builder, below.stored, plan.read, below.target, below.overlap, source)
         assert seen is not None, "planned as expressible"
-        dense = builder.emit("aten.clone.default", Ref(seen), kwargs=_CONTIGUOUS, source=source)
-    flat = builder.view("aten.view.default", dense, sizes((plan.read.numel,)), source=source)
+        dense = builder.dense(seen, source)
+    flat = builder.reshaped(dense, (plan.read.numel,), source)
     for layer, walk in zip(layers, plan.walks, strict=True):
         flat = _scatter(builder, flat, layer, layer.stored, walk, source)
-    return builder.view("aten.view.default", flat, sizes(plan.read.shape), source=source)
+    return builder.reshaped(flat, plan.read.shape, source)
 
 
 def _load(builder: Builder, plan: Blend, source: Source | None, before: dict[int, list[Call]]) -> int:
@@ -201,7 +200,7 @@ def _load(builder: Builder, plan: Blend, source: Source | None, before: dict[int
     here, builder.calls = builder.calls, before.setdefault(plan.first, [])
     frame = plan.frame
     view = builder.as_strided(plan.base, frame, frame.offset, source)
-    found = builder.emit("aten.clone.default", Ref(view), kwargs=_CONTIGUOUS, source=source)
+    found = builder.dense(view, source)
     builder.calls = here
     return found
 
@@ -210,15 +209,8 @@ def _scatter(
     builder: Builder, flat: int, layer: Layer, stored: int, walk: tuple[int, tuple[int, ...]], source: Source | None
 ) -> int:
     offset, strides = walk
-    return builder.emit(
-        "aten.as_strided_scatter.default",
-        Ref(flat),
-        Ref(stored),
-        sizes(layer.target.shape),
-        sizes(strides),
-        offset,
-        source=source,
-    )
+    where = msgspec.structs.replace(layer.target, strides=strides, offset=offset)
+    return builder.scattered(flat, stored, where, source)
 
 
 def _lazy(builder: Builder, value: int, where: Value, source: Source | None) -> int:

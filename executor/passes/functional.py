@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from executor.args import Const, Ref, refs
-from executor.builder import Builder
+from executor.args import Ref, refs
+from executor.builder import CONTIGUOUS, Builder
 from executor.facts import access, facts
 from executor.geometry import Overlap, WriteKind, overlap, write_kind
 from executor.memory_ssa import MemorySSA, footprint
@@ -72,8 +72,7 @@ def _reshape(builder: Builder, call: Call, *, changed: bool) -> None:
     )
     builder.values.append(dense)
     copy = len(builder.values) - 1
-    kwargs = (("memory_format", Const("contiguous_format")),)
-    clone = Call("aten.clone.default", (Ref(operand),), kwargs, (copy,), call.source)
+    clone = Call("aten.clone.default", (Ref(operand),), CONTIGUOUS, (copy,), call.source)
     _allocate(builder, clone, [copy] if changed else [])
     builder.calls.append(Call("aten.view.default", (Ref(copy), *call.args[1:]), (), (result,), call.source))
 

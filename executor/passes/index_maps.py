@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from executor.args import Const, Ref
 from executor.builder import sizes
 from executor.geometry import Overlap, index_map
 from executor.memory_ssa import footprint
@@ -69,8 +68,7 @@ def _elements(
     if regular is None:
         return None
     offset, strides = regular
-    kwargs = (("memory_format", Const("contiguous_format")),)
-    dense = builder.emit("aten.clone.default", Ref(value), kwargs=kwargs, source=source)
+    dense = builder.dense(value, source)
     return builder.view("aten.as_strided.default", dense, sizes(read.shape), sizes(strides), offset, source=source)
 
 
