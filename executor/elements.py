@@ -6,7 +6,8 @@ scatters meets the target at its own position again, or not at all. Elements are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -43,18 +44,30 @@ class _Unknown(Exception):
     """The dependence of some element cannot be listed."""
 
 
+class _Order(NamedTuple):
+    """How results of an operator follow their operands: element by element, or in row-major order if as many."""
+
+    elementwise: bool
+    in_order: bool
+
+
+@lru_cache(maxsize=4096)
+def _order(op: str) -> _Order:
+    in_order = op.split(".")[1] in _IN_ORDER
+    return _Order(torch.Tag.pointwise in resolve(op).tags or (facts(op).move and in_order), in_order)
+
+
 def elementwise(call: Call) -> bool:
     """Whether each element of the results depends on the operands' elements at its own position, broadcast, alone."""
-    packet = call.op.split(".")[1]
-    return torch.Tag.pointwise in resolve(call.op).tags or (facts(call.op).move and packet in _IN_ORDER)
+    return _order(call.op).elementwise
 
 
 def crosses(call: Call, values: Sequence[Value]) -> bool:
     """Whether an element of a result may combine several elements of an operand: other threads read them, at any time."""
-    operands = call.operands
-    if not call.results or call.op == "aten.as_strided_scatter.default" or elementwise(call):
+    order, operands = _order(call.op), call.operands
+    if order.elementwise or not call.results or call.op == "aten.as_strided_scatter.default":
         return False
-    in_order = call.op.split(".")[1] in _IN_ORDER and values[operands[0]].numel == values[call.results[0]].numel
+    in_order = order.in_order and values[operands[0]].numel == values[call.results[0]].numel
     return not in_order and any(values[v].numel > 1 for v in operands)
 
 
@@ -86,6 +99,7 @@ class _Listing:
         self.memory, self.region, self.store, self.late = memory, region, store, late
         self.program, self.values = memory.program, memory.program.values
         self.target = self.values[memory.accesses[store].writes[0]]
+        self.shape = squeezed(self.target.shape)
         self.made = {self.values[r].storage: r for i in region for r in self.program.calls[i].results}
         self.found: dict[int, list[Positions]] = {}
         self.copies: set[int] = set()
@@ -160,7 +174,8 @@ class _Listing:
         return np.where(places[nearest] == wanted, order[nearest], -1)
 
     def _call(self, call: Call, reads: tuple[int, ...]) -> None:
-        if crosses(call, self.values) or not self.waiting.isdisjoint(self.values[v].storage for v in reads):
+        crossing = crosses(call, self.values)
+        if crossing or not self.waiting.isdisjoint(self.values[v].storage for v in reads):
             self.waiting.update(self.values[r].storage for r in call.results)
         operands = {v: found for v in reads if (found := self.of(v))}
         if not operands:
@@ -173,11 +188,10 @@ class _Listing:
                 raise _Unknown
             if found:
                 self.found[r] = found
-        shape = squeezed(self.target.shape)
         passed = not self.detours.isdisjoint(self.made.get(self.values[v].storage) for v in operands)
-        self.detours.update(r for r in call.results if passed or squeezed(self.values[r].shape) != shape)
-        moved = {self.values[v].dtype for v in operands if self._is_copy(v)}
-        if call.op.split(".")[1] in _IN_ORDER and not crosses(call, self.values):
+        self.detours.update(r for r in call.results if passed or squeezed(self.values[r].shape) != self.shape)
+        if _order(call.op).in_order and not crossing:
+            moved = {self.values[v].dtype for v in operands if self._is_copy(v)}
             self.copies.update(r for r in call.results if self.values[r].dtype in moved)
 
     def _is_copy(self, v: int) -> bool:
@@ -185,15 +199,18 @@ class _Listing:
         return storage not in self.made or self.made[storage] in self.copies
 
     def _computed(self, call: Call, result: Value, operands: dict[int, list[Positions]]) -> Iterator[Positions]:
-        first = call.operands[0]
-        if call.op.split(".")[1] in _IN_ORDER and self.values[first].numel == result.numel:
+        first, order = call.operands[0], _order(call.op)
+        if order.in_order and self.values[first].numel == result.numel:
             yield from operands.get(first, ())
-        elif elementwise(call):
+        elif order.elementwise:
             for v, found in operands.items():
                 shape = self.values[v].shape
                 if footprint(self.values[v]).broadcast_to(result.shape) is None:
                     raise _Unknown
-                yield from (np.broadcast_to(one.reshape(shape), result.shape).reshape(-1) for one in found)
+                same = shape == result.shape
+                yield from (
+                    found if same else (np.broadcast_to(one.reshape(shape), result.shape).reshape(-1) for one in found)
+                )
         elif call.op == "aten.as_strided_scatter.default":
             yield from self._scattered(call, result, operands)
         elif crosses(call, self.values):

@@ -38,7 +38,7 @@ MOVES = frozenset({"clone", "contiguous", "_to_copy", "lift_fresh_copy", "alias_
 class Facts(NamedTuple):
     """One operator overload.
 
-    `written` and `only_written` are argument names. `views`: a result may be an address computed from an argument;
+    `written` and `only_written` are argument names; `in_place`: it writes its first argument, a tensor. `views`: a result may be an address computed from an argument;
     `may_view`: then the call does nothing else. `metadata`: it looks at no element. `uninitialised`: its result has no
     contents. `move`: its result holds its first argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what
     this one writes, if there is one.
@@ -46,6 +46,7 @@ class Facts(NamedTuple):
 
     written: frozenset[str]
     only_written: frozenset[str]
+    in_place: bool
     views: bool
     may_view: bool
     metadata: bool
@@ -72,6 +73,7 @@ def facts(op: str) -> Facts:
     return Facts(
         effect.writes,
         effect.only_written,
+        _is_in_place(op),
         effect.views,
         effect.views and not (effect.writes or metadata or uninitialised),
         metadata,
@@ -80,6 +82,11 @@ def facts(op: str) -> Facts:
         _is_single(op),
         _functional(op) if effect.writes else None,
     )
+
+
+def _is_in_place(op: str) -> bool:
+    arguments = resolve(op)._schema.arguments
+    return bool(arguments) and effects(op).writes == {arguments[0].name} and str(arguments[0].type) == "Tensor"
 
 
 def _is_single(op: str) -> bool:
@@ -102,6 +109,9 @@ _ADDRESS = Access((), (), address=True)
 def own_access(call: Call) -> Access:
     """What a call does to memory if none of its results is a view."""
     known = facts(call.op)
+    if known.in_place and call.args:
+        read = call.operands[1:] if known.only_written else call.operands
+        return Access(tuple(dict.fromkeys(read)), call.operands[:1], address=False)
     if known.written:
         return _mixed_access(call, known)
     if known.uninitialised or known.metadata:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from executor.args import refs
 from executor.facts import Access, access
 from executor.geometry import Footprint, Overlap, overlap
 from executor.program import Program, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @lru_cache(maxsize=4096)
@@ -160,6 +163,7 @@ class MemorySSA:
         self.owner: dict[int, int] = {}
         self.maker: dict[int, int] = {}
         self._reaching: dict[tuple[int, int], list[Reach]] | None = None
+        self._stored: dict[int, int] | None = None
         known = set(program.inputs).union(program.constants)
         for i, call in enumerate(program.calls):
             for result in call.results:
@@ -187,13 +191,19 @@ class MemorySSA:
 
         The value has its target's dtype and shape. None for any other call: of what it writes only memory knows.
         """
-        call, values = self.program.calls[number], self.program.values
-        if call.op != "aten.copy_.default" or call.kwargs or len(call.args) != 2:
-            return None
-        target, source = self.accesses[number].writes[0], call.operands[1]
-        a, b = values[target], values[source]
-        plain = b.storage not in self.memory and a.dtype == b.dtype and a.shape == b.shape
-        return source if plain and not footprint(a).self_overlaps else None
+        if self._stored is None:
+            self._stored = dict(self._find_stored())
+        return self._stored.get(number)
+
+    def _find_stored(self) -> Iterator[tuple[int, int]]:
+        values = self.program.values
+        for number, call in enumerate(self.program.calls):
+            if call.op == "aten.copy_.default" and len(call.operands) == len(call.args) == 2 and not call.kwargs:
+                target, source = call.operands
+                a, b = values[target], values[source]
+                plain = b.storage not in self.memory and a.dtype == b.dtype and a.shape == b.shape
+                if plain and not footprint(a).self_overlaps:
+                    yield number, source
 
     def reaching_writes(self) -> dict[tuple[int, int], list[Reach]]:
         """For each (call, value read in memory) the writes that it sees, where there are any. Found once."""

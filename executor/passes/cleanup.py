@@ -106,4 +106,4 @@ def _rehomed(memory: MemorySSA, new: dict[int, int]) -> tuple[Value, ...]:
 def _exactly(call: Call) -> tuple[object, ...]:
     """1, 1.0 and True, or 0.0 and -0.0, are equal as keys and different as arguments."""
     args = (*call.args, *(arg for _, arg in call.kwargs))
-    return tuple((type(arg), repr(arg) if type(arg) is float else None) for arg in args)
+    return tuple([(type(arg), repr(arg) if type(arg) is float else None) for arg in args])
