@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -34,7 +33,10 @@ def step(call: Call, env: list[Any] | dict[int, Any]) -> None:
     """Runs one call on the tensors in `env`, and puts its results there."""
     args = [to_python(arg, env) for arg in call.args]
     kwargs = {name: to_python(arg, env) for name, arg in call.kwargs}
-    with torch.no_grad() if call.no_grad else nullcontext():
+    if call.no_grad:
+        with torch.no_grad():
+            out = resolve(call.op)(*args, **kwargs)
+    else:
         out = resolve(call.op)(*args, **kwargs)
     if not call.results:
         return  # eager refused the call on the program's own inputs, but need not on these

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -95,25 +95,35 @@ def passes(choose: Chooser) -> list[tuple[str, Callable[[Program], Program]]]:
     return found
 
 
+class Stage(NamedTuple):
+    """The program after a pass, and how long that took."""
+
+    name: str
+    program: Program
+    milliseconds: float = 0.0
+
+
 class Compilation:
     """One compiled program. The counts are those of the design: `copies` are late write-backs.
 
-    `traces` are the programs after each pass, in order. `estimates` are the costs that `aliases="auto"` went by.
+    `stages`: the program as it was traced, then after each pass; what follows took `milliseconds`. `estimates` are the costs
+    that `aliases="auto"` went by.
     """
 
     def __init__(
         self,
-        program: Program,
-        traces: list[Trace],
+        stages: Sequence[Stage],
         executable: Executable | None = None,
         estimates: Sequence[Estimate] = (),
+        milliseconds: float = 0.0,
     ) -> None:
-        self.program, self.traces = program, tuple(traces)
+        self.program = stages[-1].program
         self.estimates = tuple(estimates)
+        self._stages, self._milliseconds = stages, milliseconds
         self.steps: list[Step] = executable.steps if executable else []
         self.copies: int = executable.copies if executable else 0
         self.run: Callable[[Sequence[torch.Tensor]], Any] = (
-            executable.run if executable else partial(interpret, program)
+            executable.run if executable else partial(interpret, self.program)
         )
         self.regions = sum(isinstance(step, Region) for step in self.steps)
         found = [step for step in self.steps if isinstance(step, Barrier)]
@@ -123,6 +133,20 @@ class Compilation:
         self.refused: tuple[tuple[Call, str], ...] = ()  # the calls that run on the host, with the reasons
         self.note = ""  # why this compilation was chosen, if there was another
         self._kernels = executable.kernels if executable else []
+
+    @cached_property
+    def traces(self) -> tuple[Trace, ...]:
+        """The programs after each pass, in order, to read; the last one has the steps written out."""
+        first, *others = self._stages
+        found = [make(first.program, first.name)]
+        found += [make(one.program, one.name, one.milliseconds, (("calls", len(one.program.calls)),)) for one in others]
+        return (*found, *([self._written_out()] if others else []))
+
+    def _written_out(self) -> Trace:
+        program, marks = linear(self.program, self.steps)
+        counts = tuple((name, int(getattr(self, name))) for name in ("regions", "barriers", "breaks", "copies"))
+        trace = make(program, "regions", self._milliseconds, counts, tuple(map(str, self.estimates)))
+        return msgspec.structs.replace(trace, marks=marks, frees=True)
 
     @property
     def regions_detail(self) -> list[Detail]:
@@ -172,37 +196,26 @@ def _who(call: Call) -> str:
 
 def uncompiled(program: Program) -> Compilation:
     """A program that is interpreted as it is: the eager baseline, and programs that eager refuses."""
-    return Compilation(program, [make(program, "trace")])
+    return Compilation([Stage("trace", program)])
 
 
 def compile_program(
     program: Program, backend: Backend, aliases: Aliases = "auto", cost: CostModel | None = None
 ) -> Compilation:
     """Compiles a program that eager accepts. Raises `AliasRaceError` if the result were not free of races."""
-    traces = [make(program, "trace")]
+    stages = [Stage("trace", program)]
     choose = Chooser(aliases, cost or backend.cost, backend.supports)
     for name, run in passes(choose):
         start = perf_counter()
         program = run(program)
-        counts = (("calls", len(program.calls)),)
-        traces.append(make(program, name, (perf_counter() - start) * 1e3, counts))
+        stages.append(Stage(name, program, (perf_counter() - start) * 1e3))
     start = perf_counter()
     memory = MemorySSA.of(program)
     found = with_early(partition(program, partial(backend.supports, program), memory), memory, backend)
     verify(found, memory, backend.early_refusal)
     executable = Executable(program, Layout(found, memory).run(), memory, backend)
-    compilation = Compilation(program, traces, executable, choose.estimates)
+    compilation = Compilation(stages, executable, choose.estimates, (perf_counter() - start) * 1e3)
     compilation.refused = _refused(found, memory, backend)
-    return _finished(compilation, (perf_counter() - start) * 1e3)
-
-
-def _finished(compilation: Compilation, milliseconds: float) -> Compilation:
-    """With the last trace: the steps written out."""
-    program, marks = linear(compilation.program, compilation.steps)
-    counts = tuple((name, int(getattr(compilation, name))) for name in ("regions", "barriers", "breaks", "copies"))
-    notes = tuple(map(str, compilation.estimates))
-    last = make(program, "regions", milliseconds, counts, notes)
-    compilation.traces += (msgspec.structs.replace(last, marks=marks, frees=True),)
     return compilation
 
 
