@@ -77,6 +77,9 @@ class Builder:
         An operator lays out its results like its operands. Where these are laid out in another way, the results are put
         back in order: by a view if only strides of single elements differ, else by a copy.
         """
+        if not new:
+            self.calls.append(call)
+            return
         changed = renamed(call, new)
         moved = any(self.values[a].strides != self.values[b].strides for a, b in new.items())
         if not moved or not call.results:

@@ -77,6 +77,8 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
 
 def _late_loads(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> set[int]:
     """The inputs that meet the target, that something which leaves the region needs, and the stored value does not."""
+    if not leaving:
+        return set()
     calls, values = [memory.program.calls[i] for i in region], memory.program.values
     target, stored = memory.program.calls[store].operands
     late = loads(calls, values, leaving) - loads(calls, values, {stored})
@@ -152,6 +154,8 @@ def _other_positions(memory: MemorySSA, region: set[int], store: int, leaving: s
 def _squeezed(value: Value) -> Footprint:
     """Where a value lies, without its dimensions of size 1."""
     where = footprint(value)
+    if 1 not in where.shape:
+        return where
     strides = tuple(s for n, s in zip(where.shape, where.strides, strict=True) if n != 1)
     return where.moved(squeezed(where.shape), strides, where.offset)
 

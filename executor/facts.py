@@ -96,10 +96,9 @@ def _is_single(op: str) -> bool:
 
 def access(values: Sequence[Value], call: Call) -> Access:
     """What a call does to memory. A view that had to copy (`reshape`) reads; any other only computes an address."""
-    if facts(call.op).may_view and call.results and call.operands:
-        home = values[call.operands[0]].storage
-        if all(values[i].storage == home for i in call.results):
-            return _ADDRESS
+    viewed = facts(call.op).may_view and call.results and call.operands
+    if viewed and {values[i].storage for i in call.results} == {values[call.operands[0]].storage}:
+        return _ADDRESS
     return call.own_access
 
 

@@ -346,7 +346,7 @@ def _listable(limit: int, *footprints: Footprint) -> bool:
 
 @lru_cache(maxsize=CACHED)
 def _self_overlaps(footprint: Footprint) -> bool:
-    if footprint.numel == 0:
+    if footprint.numel == 0 or _nests(footprint):
         return False
     normal = _normal_form(footprint)
     if normal.numel < footprint.numel:  # a stride of 0, or runs that overlapped when they were joined
@@ -354,6 +354,17 @@ def _self_overlaps(footprint: Footprint) -> bool:
     if _gaps(footprint) is not None:
         return False
     return any(_meets_itself_first_in(normal, dim) for dim in range(len(normal.shape)))
+
+
+def _nests(footprint: Footprint) -> bool:
+    """Whether each stride passes all that the smaller ones reach, so that no two elements meet."""
+    below = 0
+    for stride, size in sorted(zip(footprint.strides, footprint.shape, strict=True)):
+        if size != 1:
+            if stride <= below:
+                return False
+            below += (size - 1) * stride
+    return True
 
 
 def _meets_itself_first_in(footprint: Footprint, dim: int) -> bool:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 def forward(program: Program) -> Program:
     """The same program with written values in the place of what is known to be them in memory."""
     memory = MemorySSA.of(program)
-    builder, reaching = Builder(program), memory.reaching_writes()
-    changed = False
+    reaching = memory.reaching_writes()
+    if not reaching:
+        return program
+    builder, changed = Builder(program), False
     for i, call in enumerate(program.calls):
         what = memory.accesses[i]
         # A call that only memory can tell the result of runs eagerly, between regions: it reads memory for free.
