@@ -69,9 +69,10 @@ class Memory:
 
     def _allocate(self, data: bytes, dtype: torch.dtype, device: str) -> None:
         raw = np.empty(len(data) + 3 * GUARD, dtype=np.uint8)
-        skip = -raw.__array_interface__["data"][0] % GUARD
+        skip = -raw.ctypes.data % GUARD
         buffer = raw[skip : skip + len(data) + 2 * GUARD]
-        buffer[:] = np.frombuffer(_PATTERN + data + _PATTERN, dtype=np.uint8)
+        buffer[:GUARD] = buffer[GUARD + len(data) :] = 0xA5
+        buffer[GUARD : GUARD + len(data)] = np.frombuffer(data, dtype=np.uint8)
         self._buffers.append(buffer)
         if len(data) % dtype.itemsize:  # the last bytes are no element, yet belong to the storage
             dtype = torch.uint8

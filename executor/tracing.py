@@ -7,7 +7,7 @@ and eager's own refusals are eager's. (Tracing on meta tensors would skip eager'
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -91,8 +91,8 @@ class Tracer(Recording):
     def trace(self) -> Program:
         """Runs the function and returns its program. Raises as the module's `trace` does."""
         clones = iter(self.clones)
-        # The caller's own containers, so that a named tuple still has its names.
-        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(clones), (tuple(self.args), dict(self.kwargs)))
+        args = tuple([_filled(arg, clones) for arg in self.args])
+        kwargs = {name: _filled(arg, clones) for name, arg in self.kwargs.items()}
         out = self.watching(args, kwargs)
         self._check_twins()
         return self._program(self.returned(out))
@@ -133,6 +133,17 @@ def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
     return names + [f"{rest}{i}" for i in range(count - len(names))]
+
+
+def _filled(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """An argument with these tensors in the place of its own, in the caller's containers: a named tuple keeps its names."""
+    if isinstance(arg, torch.Tensor):
+        return next(tensors)
+    return (
+        pytree.tree_map_only(torch.Tensor, lambda _: next(tensors), arg)
+        if isinstance(arg, list | tuple | dict)
+        else arg
+    )
 
 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:

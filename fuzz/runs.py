@@ -6,7 +6,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -126,12 +126,9 @@ def attempt(
     return Attempt(value, failure, (*state.restore(), *(f"late {name}" for name in late)))
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> AbstractContextManager[object]:
     """Ignores the warnings of code under test: torch's once-only ones would fail the first run and no other."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    return warnings.catch_warnings(action="ignore")
 
 
 @contextmanager
