@@ -40,19 +40,19 @@ class Number(msgspec.Struct, frozen=True, tag="number", gc=False):
     text: str
 
 
-class List(msgspec.Struct, frozen=True, tag="list"):
+class List(msgspec.Struct, frozen=True, tag="list", gc=False):
     """A Python list."""
 
     items: tuple[Arg, ...]
 
 
-class Tuple(msgspec.Struct, frozen=True, tag="tuple"):
+class Tuple(msgspec.Struct, frozen=True, tag="tuple", gc=False):
     """A Python tuple."""
 
     items: tuple[Arg, ...]
 
 
-class Dict(msgspec.Struct, frozen=True, tag="dict"):
+class Dict(msgspec.Struct, frozen=True, tag="dict", gc=False):
     """A Python dict with string keys, in insertion order."""
 
     items: tuple[tuple[str, Arg], ...]

@@ -28,7 +28,7 @@ FORMAT = "aliasfuzz.program"
 VERSION = 1
 
 
-class Iota(msgspec.Struct, frozen=True, tag="iota"):
+class Iota(msgspec.Struct, frozen=True, gc=False, tag="iota"):
     """Initial contents start, start + 1, ..., begun anew every `period` elements if that is not 0.
 
     For bool: whether each of those numbers is divisible by 3. For complex dtypes the imaginary part counts backwards.
@@ -39,7 +39,7 @@ class Iota(msgspec.Struct, frozen=True, tag="iota"):
     period: int = 0
 
 
-class Literal(msgspec.Struct, frozen=True, tag="literal"):
+class Literal(msgspec.Struct, frozen=True, gc=False, tag="literal"):
     """Initial contents written out, for small constants; complex numbers, infinities and NaN as Python prints them."""
 
     dtype: str
@@ -50,7 +50,7 @@ Fill = Iota | Literal
 
 
 # Nothing of a storage is left out: msgspec knows defaults by identity, and equal programs must have equal digests.
-class Storage(msgspec.Struct, frozen=True):
+class Storage(msgspec.Struct, frozen=True, gc=False):
     """A flat allocation of `nbytes` bytes. `fill` is None for a storage that a call of the program allocates."""
 
     nbytes: int
@@ -58,7 +58,7 @@ class Storage(msgspec.Struct, frozen=True):
     device: str = "cpu"
 
 
-class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One tensor object: where it lies on which storage. Strides and offset count elements of `dtype`.
 
     `conj` and `neg` are torch's lazy conjugate and negative bits.
@@ -105,7 +105,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
         return (last + 1) * self.itemsize
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, gc=False):
     """The line of the user's program that made a call."""
 
     file: str
@@ -142,7 +142,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return own_access(self)
 
 
-class Param(msgspec.Struct, frozen=True):
+class Param(msgspec.Struct, frozen=True, gc=False):
     """A named parameter: a tree whose `Ref` leaves are input values; its other leaves are what the caller must pass."""
 
     name: str
