@@ -118,13 +118,13 @@ class Footprint:
                 total = (total[:, None] + np.arange(n, dtype=np.int64) * s).reshape(-1)
         return total
 
-    def each_byte(self) -> Offsets:
-        """Every byte touched, element by element. O(numel * itemsize) memory: for small cases."""
-        return _in_units(self, 1).offsets()
+    def units(self, size: int) -> Offsets:
+        """Every unit of `size` bytes touched, a divisor of the itemsize, element by element: for small cases."""
+        return _in_units(self, size).offsets()
 
     def byte_set(self) -> Offsets:
         """Every byte touched, ascending, each once. O(numel * itemsize) memory: for tests and small cases."""
-        return np.unique(self.each_byte())
+        return np.unique(self.units(1))
 
     def moved(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Footprint:
         """Other elements of the same kind, as `tensor.as_strided(shape, strides, offset)`."""

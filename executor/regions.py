@@ -7,7 +7,6 @@ level come after its region, in program order.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -213,7 +212,6 @@ class Layout:
 
 def _without_detours(program: Program, steps: list[Step]) -> list[Step]:
     """The steps without the copies of memory that the host makes only to store them next, elsewhere: stored from there."""
-    used = Counter(v for step in steps for v in _uses(step)) + Counter(refs(program.outputs))
     found: list[Step] = []
     last: int | None = None  # where the last step is that is no address, if it is a copy of memory
     for step in steps:
@@ -222,7 +220,7 @@ def _without_detours(program: Program, steps: list[Step]) -> list[Step]:
             continue
         copied = found[last] if last is not None else None
         last = None
-        if isinstance(step, Call) and isinstance(copied, Call) and _only_stores(program, step, copied, used):
+        if isinstance(step, Call) and isinstance(copied, Call) and _only_stores(program, step, copied, steps):
             found.remove(copied)
             found.append(Call(step.op, (step.args[0], copied.args[0]), (), step.results, step.source))
             continue
@@ -232,12 +230,14 @@ def _without_detours(program: Program, steps: list[Step]) -> list[Step]:
     return found
 
 
-def _only_stores(program: Program, store: Call, copied: Call, used: Counter[int]) -> bool:
+def _only_stores(program: Program, store: Call, copied: Call, steps: list[Step]) -> bool:
     """Whether the call only stores a copy that nobody else needs, in other memory than that of which it is one."""
-    if store.op != "aten.copy_.default" or store.operands[-1:] != copied.results or used[copied.results[0]] > 1:
+    if store.op != "aten.copy_.default" or store.operands[-1:] != copied.results:
         return False
+    uses = [*refs(program.outputs), *(v for step in steps for v in _uses(step))]
     source, target = (program.values[call.operands[0]] for call in (copied, store))
-    return not source.meets(target) and (source.dtype, source.shape) == (target.dtype, target.shape)
+    alike = (source.dtype, source.shape) == (target.dtype, target.shape)
+    return alike and uses.count(copied.results[0]) == 1 and not source.meets(target)
 
 
 def _uses(step: Step) -> Iterable[int]:

@@ -7,6 +7,7 @@ stores are never trimmed, and they keep their order.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -86,7 +87,10 @@ class Remainder:
         if self.empty or overlap(other, self.whole) is Overlap.NO_ALIAS:
             return False
         near = [gone for gone in self._gone if overlap(other, gone) is not Overlap.NO_ALIAS]
-        return not near or bool(np.isin(self._left(), other.each_byte()).any())
+        if not near:
+            return True
+        unit = self._unit(other)
+        return bool(np.isin(self._left(unit), other.units(unit)).any())
 
     def subtract(self, other: Footprint) -> None:
         """Takes the other's bytes away."""
@@ -97,12 +101,15 @@ class Remainder:
             self.empty = True
         elif max(_size(self.whole), _size(other)) <= _LISTED:
             self._gone.append(other)
-            self.empty = sum(map(_size, self._gone)) >= _size(self.whole) and not len(self._left())
+            self.empty = sum(map(_size, self._gone)) >= _size(self.whole) and not len(self._left(self._unit(other)))
 
-    def _left(self) -> npt.NDArray[np.int64]:
-        return self.whole.each_byte()[
-            ~np.isin(self.whole.each_byte(), np.concatenate([gone.each_byte() for gone in self._gone]))
-        ]
+    def _unit(self, other: Footprint) -> int:
+        """The largest number of bytes of which all elements here are multiples."""
+        return math.gcd(self.whole.itemsize, other.itemsize, *(gone.itemsize for gone in self._gone))
+
+    def _left(self, unit: int) -> npt.NDArray[np.int64]:
+        whole = self.whole.units(unit)
+        return whole[~np.isin(whole, np.concatenate([gone.units(unit) for gone in self._gone]))]
 
 
 def _size(footprint: Footprint) -> int:
