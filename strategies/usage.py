@@ -75,6 +75,24 @@ def _shifted_by_a_sum(draw: Draw, scope: Scope, target: int) -> None:
     draw_write(draw, scope, target)
 
 
+def _normalization(draw: Draw, scope: Scope, target: int) -> None:
+    """A normalization in place: each element has what a sum over its row gives added, of the tensor itself or of one like it."""
+    tensor = scope.tensor(target)
+    like = [i for i in scope.alike(tensor.shape, tensor.dtype) if i != target and i in _summable(scope, target)]
+    if target not in _summable(scope, target) or not scope.takes("aten.sum.dim_IntList"):
+        draw_write(draw, scope, target)
+        return
+    source = choice(draw, [target, target, *like])
+    dim, keep = below(draw, tensor.ndim), below(draw, 4) > 0
+    longest = _total(scope, source)
+    sums = scope.emit("aten.sum.dim_IntList", scope.tensor(source), [dim], keep, range=longest)[0]
+    own, shape = scope.range(target), scope.tensor(sums).shape
+    found = Range(own.low + longest.low, own.high + longest.high)
+    fits = shape == tensor.shape[tensor.ndim - len(shape) :] or keep  # in a square, these are other rows' sums
+    if fits and found.within(EXACT[tensor.dtype]) and scope.takes("aten.add_.Tensor"):
+        scope.emit("aten.add_.Tensor", tensor, scope.tensor(sums), range=found)
+
+
 def _rotation(draw: Draw, scope: Scope, target: int) -> None:
     """A rotary embedding: the halves change places, one of them negated, and go back in place of the whole."""
     tensor, own = scope.tensor(target), scope.range(target)
@@ -152,4 +170,5 @@ USES: tuple[Callable[[Draw, Scope, int], None], ...] = (
     _running_statistic,
     _rotation,
     _shifted_by_a_sum,
+    _normalization,
 )
