@@ -4,7 +4,7 @@ Such a store lands at any moment after its value is known, so nobody may look at
 overwrites it. That holds if the region is one kernel (which its backend sees to), if no call on the host comes in
 between, if that thread has loaded all that it reads of the target before it has the value to store, and if the index
 maps from the target to whatever leaves the region, composed, are the identity, but for reductions that the value to store
-waits for. Shapes alone often tell (`executor/positions.py`); where they don't, small tensors are listed element by
+waits for. Shapes alone often tell (`executor/reach.py`); where they don't, small tensors are listed element by
 element (`executor/elements.py`).
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from executor.elements import at_own_positions
 from executor.facts import loads
 from executor.geometry import WriteKind, write_kind
-from executor.positions import Positions, leaving, plain
+from executor.reach import Reach, leaving, plain
 
 if TYPE_CHECKING:
     from executor.memory_ssa import MemorySSA
@@ -98,4 +98,4 @@ def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | Non
 
 def _other_positions(memory: MemorySSA, region: set[int], store: int, outside: set[int]) -> str | None:
     """Whether an element of the target may be read for another position, on the way to any output; by shapes alone."""
-    return Positions(memory, region, store).refusal(outside)
+    return Reach(memory, region, store).refusal(outside)

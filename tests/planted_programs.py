@@ -254,7 +254,6 @@ EXAMPLES: dict[str, Example] = {
     "index maps taken for identities": (_flip_and_add, (ramp(4),)),
     "reductions taken for pointwise": (_scaled_by_sum, (ramp(4), ramp(3))),
     "early write-back before a reduction": (lambda x: (x.sum() + 1, x.add_(1))[0], (ramp(4),)),
-    "reductions taken to be where they are used": (lambda x: x.sub_(x.sum(1)), (ramp(3, 3),)),
     "cache key without the alias pattern": (_add_and_read, (ramp(2), ramp(2))),
     "cache key without offsets": (_add_and_read, _windows(2)),
     "cache key without strides": (_add_and_read, (_m[:2], _m)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.faults.base import UNVERIFIED, Fault
-from executor import early, elements, partition, pipeline, positions
+from executor import early, elements, partition, pipeline, reach
 from executor.args import refs
 from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
-from executor.positions import Positions
 from executor.program import Call
+from executor.reach import Reach
 from executor.regions import Layout, Step
 
 _dependences = partition.dependences
@@ -56,10 +56,10 @@ def _named_outside(layout: Layout) -> set[int]:
     return found
 
 
-_refusal = Positions.refusal
+_refusal = Reach.refusal
 
 
-def _without_reductions(self: Positions, outside: set[int]) -> str | None:
+def _without_reductions(self: Reach, outside: set[int]) -> str | None:
     self.reductions = set()
     return _refusal(self, outside)
 
@@ -138,14 +138,10 @@ FAULTS: dict[str, Fault] = {
     ),
     "reductions taken for pointwise": Fault(
         "Threads that wait for a reduction are taken to know already what they read of an early write-back's target.",
-        ((positions, "crosses", lambda *_: False), (elements, "crosses", lambda *_: False)),
+        ((reach, "crosses", lambda *_: False), (elements, "crosses", lambda *_: False)),
     ),
     "early write-back before a reduction": Fault(
         "A kernel overwrites what a reduction combines, though the stored value does not wait for that.",
-        ((Positions, "refusal", _without_reductions),),
-    ),
-    "reductions taken to be where they are used": Fault(
-        "Elements of a reduction of an early write-back's target are used at other positions than those that they combine.",
-        ((Positions, "_is_left_in_place", lambda *_: True), (Positions, "_is_used_in_place", lambda *_: True)),
+        ((Reach, "refusal", _without_reductions),),
     ),
 }

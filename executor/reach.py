@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from executor.program import Call
 
 
-class Positions:
+class Reach:
     """What the calls of a region make of the target of `store`; `wrong` is why shapes don't tell, None if they do."""
 
     def __init__(self, memory: MemorySSA, region: set[int], store: int) -> None:
