@@ -148,6 +148,8 @@ def leaving(memory: MemorySSA, region: set[int], store: int) -> set[int]:
 def plain(memory: MemorySSA, value: int) -> Footprint:
     """Where a value lies, without its dimensions of size 1."""
     where = footprint(memory.program.values[value])
+    if 1 not in where.shape:
+        return where
     strides = tuple(s for n, s in zip(where.shape, where.strides, strict=True) if n != 1)
     return where.moved(squeezed(where.shape), strides, where.offset)
 
