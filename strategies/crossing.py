@@ -6,7 +6,7 @@ They are what a compiler has to get right before all else, so they are drawn mor
 from __future__ import annotations
 
 from executor.geometry import Overlap, overlap
-from strategies.draws import Draw, below, between, choice
+from strategies.draws import Draw, below, between, choice, either_end
 from strategies.pointwise import draw_pure
 from strategies.scope import Scope
 from strategies.steps import part, rows, store, write
@@ -17,12 +17,12 @@ def draw_crossing(draw: Draw, scope: Scope, targets: list[int]) -> None:
 
     Or one statement does both, through a copy.
     """
-    target = choice(draw, [i for i in targets if max(scope.tensor(i).shape, default=0) > 1] or targets)
+    target = either_end(draw, [i for i in targets if max(scope.tensor(i).shape, default=0) > 1] or targets)
     if below(draw, 6) == 5:
         shifted(draw, scope, target)
         return
     near = [i for i in range(scope.count) if i != target and _crosses(scope, target, i)]
-    written, read = (target, choice(draw, near)) if near else _parts(draw, scope, target)
+    written, read = (target, either_end(draw, near)) if near else _parts(draw, scope, target)
     if scope.tensor(target).is_complex() and below(draw, 3):
         written, read = (_conjugated(scope, written), read) if below(draw, 2) else (written, _conjugated(scope, read))
     if below(draw, 2):

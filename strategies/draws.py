@@ -1,7 +1,8 @@
 """Cheap draws: every choice is an index into what fits now, simplest first, so nothing is ever rejected.
 
 A draw from Hypothesis costs more than what is done with it, so the choices of a statement are bytes of one draw. Hypothesis
-shrinks each byte towards 0, and so a choice towards the head of its list; a statement goes as its draw is deleted.
+shrinks each byte towards 0, and so a choice towards the head of its list; a statement goes as its draw is deleted. To
+Hypothesis the simpler of two programs is the one with fewer draws, then the one whose first byte that differs is lower.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class Draw:
         """Begins a statement: its choices are drawn together, and do not depend on how many the last one took."""
         self._left = []
 
+    def begin_place(self) -> None:
+        """Begins what always has its draw, even where nothing of it is used."""
+        self._more()
+
     def below(self, count: int) -> int:
         """A number from 0 to `count` - 1, of which there are at most 65,536; nothing is drawn where there is only one."""
         if count <= 1:
@@ -62,6 +67,15 @@ def below(draw: Draw, count: int) -> int:
 def choice(draw: Draw, options: Sequence[T]) -> T:
     """One of the options, which must not be empty."""
     return options[draw.below(len(options))]
+
+
+def either_end(draw: Draw, options: Sequence[T]) -> T:
+    """One of the options: the first is simplest, then the last, the second, the last but one, and so on.
+
+    Of values in the order in which they were made: what is drawn so does mostly not change with values between.
+    """
+    at = draw.below(len(options))
+    return options[-(at + 1) // 2 if at % 2 else at // 2]
 
 
 def between(draw: Draw, low: int, high: int) -> int:

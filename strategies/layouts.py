@@ -19,13 +19,15 @@ from executor.limits import Limits, displaced, reread
 from executor.memory import fill_tensor, on_base, value_of
 from executor.program import Iota, itemsize
 from executor.schema import resolve
-from strategies.draws import Draw, below, choice, more
+from strategies.draws import Draw, below, choice
 from strategies.dtypes import COMMON, RARE
 from strategies.scope import Scope
 from strategies.views import MORE_VIEWS, VIEWS, View, draw_view, readings
 
-_SIZES = (2, 3, 4, 2, 3, 1, 5, 6)  # plainest first; repeats are weights
-_LONG = (40, 37)  # shifts show only beyond one vector register
+_MOST = 4  # inputs
+_COUNTS = ((51, 1), (92, 2), (125, 3), (256, 4))  # of inputs, each below so many of 256: one more in four cases of five
+_SIZES = (1, 2, 2, 3, 3, 4, 5, 6)  # smallest first; repeats are weights
+_LONG = (37, 40)  # shifts show only beyond one vector register
 
 
 class Base(NamedTuple):
@@ -43,8 +45,16 @@ class Drawn(NamedTuple):
     twins: list[tuple[int, int]]
 
 
-def draw_inputs(draw: Draw, scope: Scope, *, rare: bool, first: tuple[str, ...] = ()) -> Drawn:
-    """One to four inputs on one to four storages, within the limits; of rare dtypes and under rare views too if asked.
+def draw_places(draw: Draw) -> list[bool]:
+    """One to four places, and which of them have an input: nearly always all, but Hypothesis may give up each alone."""
+    taken = [below(draw, 256) > 0 for _ in range(_MOST)][::-1]
+    drawn = below(draw, _COUNTS[-1][0])
+    count = next(count for limit, count in _COUNTS if drawn < limit)
+    return taken[:count] if any(taken[:count]) else [True]
+
+
+def draw_inputs(draw: Draw, scope: Scope, places: list[bool], *, rare: bool, first: tuple[str, ...] = ()) -> Drawn:
+    """An input in each of these places, on one to four storages, within the limits; rare dtypes and views too if asked.
 
     The first one has one of the dtypes `first`, if some are given that the limits allow.
     """
@@ -52,17 +62,16 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool, first: tuple[str, ...] 
     names = COMMON + RARE if rare else COMMON
     dtypes = tuple(filter(limits.takes_dtype, names)) or tuple(filter(limits.takes_dtype, COMMON + RARE))
     views = VIEWS + MORE_VIEWS if rare else VIEWS
-    draw.begin()
-    bases = [_base(draw, 0, tuple(filter(limits.takes_dtype, first)) or dtypes, limits)]
-    drawn = Drawn([_input(draw, scope, bases, 0, views, rare=rare)], [])
-    while len(drawn.indices) < 4 and _another(draw):
-        place = below(draw, len(bases) + 1) if limits.aliased_inputs else len(bases)
+    bases, drawn = list[Base](), Drawn([], [])
+    for taken in places:
+        draw.begin_place()
+        if not taken:
+            continue
+        place = _place(draw, len(bases)) if limits.aliased_inputs else len(bases)
         if place == len(bases):
-            bases.append(
-                _index_base(draw)
-                if rare and "int64" in dtypes and below(draw, 4) == 3
-                else _base(draw, len(bases), dtypes, limits)
-            )
+            indexes = rare and "int64" in dtypes and below(draw, 4) == 3 and bool(bases)
+            own = dtypes if bases else tuple(filter(limits.takes_dtype, first)) or dtypes
+            bases.append(_index_base(draw) if indexes else _base(draw, len(bases), own, limits))
         elif limits.overlapping_inputs and below(draw, 6) == 5:
             _again(draw, scope, bases, drawn)
             continue
@@ -70,9 +79,10 @@ def draw_inputs(draw: Draw, scope: Scope, *, rare: bool, first: tuple[str, ...] 
     return drawn
 
 
-def _another(draw: Draw) -> bool:
-    draw.begin()
-    return more(draw, 5)
+def _place(draw: Draw, count: int) -> int:
+    """One of so many storages, or the next one. It is drawn even where it can only be the first, so that inputs may go."""
+    drawn = below(draw, max(count, 1) + 1)
+    return drawn if count else 0
 
 
 def _again(draw: Draw, scope: Scope, bases: list[Base], drawn: Drawn) -> None:
@@ -92,15 +102,15 @@ def _eldest(twins: list[tuple[int, int]], position: int) -> int:
 
 
 def _base(draw: Draw, position: int, dtypes: tuple[str, ...], limits: Limits) -> Base:
-    dtype = choice(draw, dtypes)
     form = below(draw, 24)  # ranks 1 to 3, and now and then a long dimension, or one of size 0
     if form == 23 and below(draw, 12) == 11:
-        return _large(dtype, limits.side)
+        return _large(choice(draw, dtypes), limits.side)
     shape = [choice(draw, _LONG)] if form == 23 else [choice(draw, _SIZES) for _ in range(1 + form % 3)]
     if form == 22 and limits.empty_inputs:
         shape[below(draw, len(shape))] = 0
     skipped = (0, 0, 0, 1, 3)[form // 3 % 5]  # elements before all inputs: a hidden base, misaligned
     count = torch.Size(shape).numel()
+    dtype = choice(draw, dtypes)
     # Distinct contents on each storage, so that a wrong value says where it came from, but small: short types end early.
     start = (1, -7, 31, 3)[position]
     fill = Iota(dtype, abs(start) if dtype == "uint8" else start, 25 if itemsize(dtype) <= 2 else 0)

@@ -6,7 +6,7 @@ broadcast, cast and overlap as the operator allows.
 
 from __future__ import annotations
 
-from strategies.draws import Draw, choice
+from strategies.draws import Draw, choice, either_end
 from strategies.dtypes import EXACT, TRUTH, Range, cast, symmetric
 from strategies.fitting import COPY, Pointwise, Ranged, Table, fitting, inplace_name, partners, pure_name
 from strategies.scope import Operand, Scope
@@ -132,7 +132,7 @@ def draw_write(draw: Draw, scope: Scope, target: int, operators: Table = OPERATO
 def draw_pure(draw: Draw, scope: Scope, operators: Table = OPERATORS, operand: int | None = None) -> list[int]:
     """An out-of-place pointwise statement, on this first operand if one is given. Returns the value that it defines."""
     if operand is None:
-        operand = choice(draw, scope.operands())
+        operand = either_end(draw, scope.operands())
     fits = fitting(scope, operand, operators, pure_name)
     return _emit(draw, scope, choice(draw, fits), operand, in_place=False) if fits else [operand]
 
@@ -189,7 +189,7 @@ def _emit(draw: Draw, scope: Scope, op: Pointwise, first: int, *, in_place: bool
     if not operands:  # nothing fits, not even the value itself: a statement that always does
         name = "aten.zero_.default" if in_place else "aten.zeros_like.default"
         return scope.emit(name, tensor, range=Range(0, 0))
-    second = choice(draw, operands)
+    second = either_end(draw, operands)
     args: list[Operand] = [tensor, scope.tensor(second)]
     other = scope.range(second)
     if name == COPY:

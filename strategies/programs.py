@@ -7,6 +7,7 @@ them leaves a valid program; whether one more statement follows is drawn a step 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -20,7 +21,7 @@ from executor.program import Param, Program
 from strategies import pointwise, smooth, views
 from strategies.combined import draw_combined
 from strategies.crossing import draw_crossing
-from strategies.draws import Draw, below, choice, more
+from strategies.draws import Draw, below, choice, either_end, more
 from strategies.exact import FURTHER
 from strategies.functions import draw_function
 from strategies.gradients import (
@@ -34,21 +35,22 @@ from strategies.gradients import (
     with_backward,
 )
 from strategies.indexed import draw_indexed
-from strategies.layouts import draw_inputs
+from strategies.layouts import draw_inputs, draw_places
 from strategies.lists import draw_lists
 from strategies.metadata import draw_change
 from strategies.moves import draw_move
 from strategies.patterns import draw_pattern
 from strategies.reductions import draw_reduction
 from strategies.refusals import draw_refused
-from strategies.scope import Scope
+from strategies.scope import NEVER, Enough, Scope
 from strategies.spellings import FURTHER_VIEWS
 from strategies.usage import draw_usage
 
 LONGEST = 14  # statements
 _EACH_STOPS = 5  # about one in so many statements is the last
+# Plainest first, those of several calls last; repeats are weights.
 _KINDS = (
-    "write", "view", "crossing", "write", "pure", "crossing", "view", "write", "pure", "crossing", "reduction", "pattern",
+    "write", "view", "pure", "write", "view", "pure", "write", "reduction", "crossing", "crossing", "crossing", "pattern",
 )  # fmt: skip
 # Each family stands beside the common kinds in about half of the programs, so that each also meets few others.
 _FAMILIES = (
@@ -93,29 +95,39 @@ def drawn(random: Random, limits: Limits = EVERYTHING, *, exact: bool = True, gr
 def _program(draw: Draw, limits: Limits, *, exact: bool, gradients: bool) -> Program:
     limits = limits if exact else smooth.within(limits)
     scope = Scope(limits)
+    draw.begin()
+    most = 1 + below(draw, 1 << 16)
+    places = draw_places(draw)
     rare = below(draw, 3) == 2
     kinds = _KINDS + (() if exact else _SMOOTH) + _swarm(draw, limits, exact=exact)
-    stop = ("",) * -(-len(kinds) // _EACH_STOPS)
-    inputs, twins = draw_inputs(draw, scope, rare=rare, first=DTYPES if gradients else ())
+    inputs, twins = draw_inputs(draw, scope, places, rare=rare, first=DTYPES if gradients else ())
     scope.fixed.update(inputs[k] for pair in twins for k in pair)
     given = draw_required(draw, scope, inputs, twins) if gradients else None
     if given is not None:
         scope, kinds = opened(draw, limits, given), (*kinds, "detach", "function", "scaled", "scaled")
         pointwise.draw_pure(draw, scope)  # of an input that requires grad more often than not: leaves cannot be written
+    following = ("", *kinds, *("",) * (len(kinds) // _EACH_STOPS))
     draw.begin()
+    scope.until = most
     kind = choice(draw, (*kinds, *("crossing",) * (2 * len(kinds))))
-    while kind and len(scope.recorder.calls) < LONGEST:
-        with perhaps_without(draw, scope):
+    while kind and len(scope.recorder.calls) < min(LONGEST, most):
+        with perhaps_without(draw, scope), contextlib.suppress(Enough):
             _statement(draw, scope, kind)
         draw.begin()
-        kind = choice(draw, (*stop, *kinds))
-    params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
-    if given is None and limits.raising and below(draw, 20) == 19 and draw_refused(draw, scope):
-        return scope.recorder.program(params, None, twins)
-    program = scope.recorder.program(_among_numbers(draw, params, limits), _outputs(draw, scope, inputs), twins)
+        kind = choice(draw, following)
+    scope.until = NEVER
+    program = _ended(draw, scope, inputs, twins, raising=given is None and limits.raising)
     if given is None or not isinstance(scope, GradScope):
         return program
     return with_backward(draw, scope, program, given)
+
+
+def _ended(draw: Draw, scope: Scope, inputs: list[int], twins: list[tuple[int, int]], *, raising: bool) -> Program:
+    """The program, with what it returns; or with what eager refuses as its last statement."""
+    params = [Param(_NAMES[i], Ref(index)) for i, index in enumerate(inputs)]
+    if raising and below(draw, 20) == 19 and draw_refused(draw, scope):
+        return scope.recorder.program(params, None, twins)
+    return scope.recorder.program(_among_numbers(draw, params, scope.limits), _outputs(draw, scope, inputs), twins)
 
 
 def _swarm(draw: Draw, limits: Limits, *, exact: bool) -> tuple[str, ...]:
@@ -132,11 +144,11 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         if not targets:
             pointwise.draw_pure(draw, scope)
         elif kind in _SEVERAL:
-            _SEVERAL[kind](draw, scope, targets)
+            _several(draw, scope, kind, targets)
         else:
-            _WRITES[kind](draw, scope, choice(draw, targets))
+            _WRITES[kind](draw, scope, either_end(draw, targets))
     elif kind in _VIEWS:
-        operand = choice(draw, scope.operands())
+        operand = either_end(draw, scope.operands())
         table = _VIEWS[kind] if kind != "view+" or scope.whole(operand) else views.INNER_VIEWS
         op, args = views.draw_view(draw, scope.tensor(operand), table, scope.limits)
         scope.emit(op, scope.tensor(operand), *args)
@@ -144,6 +156,15 @@ def _statement(draw: Draw, scope: Scope, kind: str) -> None:
         _OTHERS[kind](draw, scope)
     else:
         pointwise.draw_pure(draw, scope, _PURE[kind])
+
+
+def _several(draw: Draw, scope: Scope, kind: str, targets: list[int]) -> None:
+    """Statements that belong together: nearly always all of them, but Hypothesis may leave out the last ones."""
+    most = scope.until
+    scope.until = min(most, len(scope.recorder.calls) + 1 + below(draw, 256))
+    with contextlib.suppress(Enough):
+        _SEVERAL[kind](draw, scope, targets)
+    scope.until = most
 
 
 _VIEWS = {"view": views.VIEWS, "view+": views.MORE_VIEWS, "view++": FURTHER_VIEWS}

@@ -22,6 +22,13 @@ from strategies.dtypes import ANYTHING, EXACT, KNOWN, TRUTH, Range, symmetric
 Operand = Any  # an argument of an operator: a number, a tensor, or a list of these
 
 
+NEVER = 1 << 16  # more calls than any program has
+
+
+class Enough(Exception):
+    """A statement has as many calls as it may have."""
+
+
 class Scope:
     """A recorder and the ranges of its storages. Values are named by their index in the program."""
 
@@ -32,6 +39,7 @@ class Scope:
         self.written: set[int] = set()  # storages
         self.inputs: list[int] = []
         self.fixed: set[int] = set()  # values whose tensor is passed twice: it must stay what it is
+        self.until = NEVER  # calls, after which `emit` raises `Enough`
         self._ranges: list[Range] = []
         self._dtypes: list[torch.dtype] = []
         self._fills: dict[int, Iota] = {}
@@ -118,10 +126,12 @@ class Scope:
 
         A fresh or written storage takes `range`, a copy that of its original; of complex numbers, the parts that the
         call leaves as they are, or makes 0, are in the range too.
-        A banned operator is passed over: the operands stand for its results.
+        A banned operator is passed over: the operands stand for its results. Raises `Enough` beyond `until` calls.
         """
         if op in self.limits.banned_ops:
             return [self.recorder.ref(tensor).index for tensor in flatten(args)]
+        if len(self.recorder.calls) >= self.until:
+            raise Enough
         first = self._of_first(args)
         out = returned(op, args, self.recorder.call(resolve(op), *args, **kwargs))
         if range is not None and any(tensor.is_complex() for tensor in out):

@@ -18,7 +18,7 @@ from fuzz.hazards import hazards
 from strategies import patterns
 from strategies.crossing import draw_crossing
 from strategies.draws import Draw, choice
-from strategies.layouts import draw_inputs
+from strategies.layouts import draw_inputs, draw_places
 from strategies.scope import Scope
 
 SEARCH = settings(max_examples=2000, database=None, deadline=None, phases=(Phase.generate,), derandomize=True)
@@ -28,7 +28,7 @@ SEARCH = settings(max_examples=2000, database=None, deadline=None, phases=(Phase
 def alone(draw: Callable[[st.SearchStrategy[Any]], Any], name: str) -> Program:
     """Inputs, and one pattern of this name; its last value is returned."""
     drawn, scope = Draw(draw), Scope()
-    inputs = draw_inputs(drawn, scope, rare=True).indices
+    inputs = draw_inputs(drawn, scope, draw_places(drawn), rare=True).indices
     drawn.begin()
     targets = scope.writable()
     if targets and name == "draw_crossing":
