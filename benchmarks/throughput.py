@@ -1,20 +1,30 @@
 """Programs per second of this fuzzer and of its peers, of like length, in one run on one core.
 
-    python benchmarks/throughput.py [--seconds 20] [--nnsmith PYTHON]
+    python benchmarks/throughput.py [--seconds 20] [--torchfuzz FOLDER] [--nnsmith PYTHON]
 
 Rows: `null` (a program is drawn, and runs in eager twice), `pipeline` (drawn, run in eager, compiled afresh, run under a
-hostile schedule, compared), both again with inputs that require grad ("grad"), and NNSmith (a model is drawn with its
-solver, made concrete, and runs in eager once), where `--nnsmith` names an interpreter that has it: `pip install nnsmith
-torch==2.13.0` in an environment of its own. PyTorch's torchfuzz is no package and is left out. Seconds are those of the process, so that what else the machine does counts
-little. Prints programs, operators per program in the median, programs and operators per second, and the ratio of
-operators per second to NNSmith's.
+hostile schedule, compared), and both again with inputs that require grad ("grad"). Then the peers that are given:
+
+- torchfuzz, PyTorch's own, which is no package: FOLDER has it as `torchfuzz`, such as `tools/experimental` in a checkout of
+  PyTorch. A graph of operators is drawn, to the depth that it draws itself (2 to 4), written as Python, and run in eager
+  once, in a process of its own under this interpreter. What its programs do after that (compile, compare) is cut off, and
+  they run on the CPU. Operators are what is neither an argument nor a constant; a program that fails costs its seconds, and
+  counts for nothing.
+- NNSmith: a model of `--nodes` operators is drawn with its solver, made concrete, and runs in eager once. PYTHON is an
+  interpreter that has it: `pip install nnsmith torch==2.13.0` in an environment of its own.
+
+Seconds are those of the process, so that what else the machine does counts little. Prints programs, operators per program
+in the median, programs and operators per second, and the ratio of operators per second to those of the last peer.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -24,9 +34,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # NNSmith's interpreter runs this file too, and has none of these
+    from types import ModuleType
+
     from executor.program import Program
     from fuzz.check import Verdict
 
+_HOPELESS = 100  # programs of a peer that fail before any that runs: it is not the version that is known here
 BATCH = 200  # of our programs that are drawn from one seed
 
 
@@ -98,10 +111,51 @@ def nnsmith(seconds: float, nodes: int) -> Row:
     return Row("NNSmith", lengths, time.process_time() - start)
 
 
-def elsewhere(python: str, seconds: float, nodes: int) -> Row:
-    """NNSmith's row as another interpreter measures it. Raises CalledProcessError if it fails there."""
-    command = [python, __file__, "--seconds", str(seconds), "--nodes", str(nodes), "--only-nnsmith"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+def torchfuzz(folder: Path, seconds: float) -> Row:
+    """The programs of PyTorch's torchfuzz, which lies in this folder, for so long. Raises RuntimeError if none runs."""
+    import torch
+
+    sys.path.insert(0, str(folder))
+    fuzzer = importlib.import_module("torchfuzz.ops_fuzzer")
+    codegen = importlib.import_module("torchfuzz.codegen")
+    lengths, failed = list[int](), list[Exception]()
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        seed = len(lengths) + len(failed)
+        random.seed(seed)
+        torch.manual_seed(seed)
+        try:
+            lengths.append(_torchfuzz_once(fuzzer, codegen, seed))
+        except Exception as error:  # noqa: BLE001 - it draws some that eager refuses
+            failed.append(error)
+            if not lengths and len(failed) == _HOPELESS:
+                break
+    spent = time.process_time() - start
+    if not lengths:
+        raise RuntimeError(f"none of {len(failed)} programs of torchfuzz ran; the last: {failed[-1]!r}")
+    if failed:
+        print(f"torchfuzz: {len(failed)} programs failed, which are not counted", file=sys.stderr)
+    return Row("torchfuzz", lengths, spent)
+
+
+def _torchfuzz_once(fuzzer: ModuleType, codegen: ModuleType, seed: int) -> int:
+    """Draws a program and runs it in eager. Returns its number of operators."""
+    depth = random.randint(2, 4)
+    graph = fuzzer.fuzz_operation_graph(fuzzer.fuzz_spec("default"), max_depth=depth, seed=seed, template="default")
+    text = codegen.convert_graph_to_python_code(graph, seed=seed, template="default")
+    eager = text.partition("\ncompiled_program")[0].replace("'cuda'", "'cpu'")
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(eager, "torchfuzz", "exec"), {})  # noqa: S102 - this is how its programs run
+    names = [node.op_name for node in graph.nodes.values()]
+    return sum(name != "constant" and name.split("_")[0] != "arg" for name in names)
+
+
+def elsewhere(python: str, *options: str) -> Row:
+    """A peer's row as another process measures it. Raises RuntimeError with its last words if it fails there."""
+    done = subprocess.run([python, __file__, *options], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError((done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1])
+    print(done.stderr, end="", file=sys.stderr)
     return Row(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -109,27 +163,43 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--torchfuzz", metavar="FOLDER", type=Path, help="the folder that has torchfuzz")
     parser.add_argument("--nnsmith", metavar="PYTHON", help="an interpreter that has NNSmith")
     parser.add_argument("--nodes", type=int, default=7, help="operators of NNSmith's models")
-    parser.add_argument("--only-nnsmith", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=("nnsmith", "torchfuzz"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.only_nnsmith:
-        print(json.dumps(vars(nnsmith(given.seconds, given.nodes))))
+    if given.torchfuzz and not (given.torchfuzz / "torchfuzz" / "ops_fuzzer.py").is_file():
+        parser.error(
+            f"no torchfuzz/ops_fuzzer.py in {given.torchfuzz}: name tools/experimental of a checkout of PyTorch"
+        )
+    if given.only:
+        row = (
+            nnsmith(given.seconds, given.nodes)
+            if given.only == "nnsmith"
+            else torchfuzz(given.torchfuzz, given.seconds)
+        )
+        print(json.dumps(vars(row)))
         return
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    measured: list[Callable[[], Row]] = [
-        lambda: ours("null", given.seconds),
-        lambda: ours("null", given.seconds, gradients=True),
-        lambda: ours("pipeline", given.seconds),
-        lambda: ours("pipeline", given.seconds, gradients=True),
-    ]
-    if given.nnsmith:
-        measured.append(lambda: elsewhere(given.nnsmith, given.seconds, given.nodes))
-    rows = [measure() for measure in measured]
-    peer = rows[-1].operators if given.nnsmith else None
+    try:
+        peers = [measure() for measure in _peers(given)]  # first, since they may not run
+    except (OSError, RuntimeError) as error:
+        parser.exit(1, f"a peer does not run: {error}\n")
+    rows = [ours(target, given.seconds, gradients=grad) for target in ("null", "pipeline") for grad in (False, True)]
     print(f"{'':<16}{'programs':>9}{'operators':>10}{'programs/s':>12}{'operators/s':>13}{'ratio':>8}")
-    for row in rows:
-        row.print(peer)
+    for row in (*rows, *peers):
+        row.print(peers[-1].operators if peers else None)
+
+
+def _peers(given: argparse.Namespace) -> list[Callable[[], Row]]:
+    """What measures each peer that is given."""
+    seconds, found = ("--seconds", str(given.seconds)), list[Callable[[], Row]]()
+    if given.torchfuzz:
+        options = ("--only", "torchfuzz", "--torchfuzz", str(given.torchfuzz))
+        found.append(lambda: elsewhere(sys.executable, *seconds, *options))
+    if given.nnsmith:
+        found.append(lambda: elsewhere(given.nnsmith, *seconds, "--only", "nnsmith", "--nodes", str(given.nodes)))
+    return found
 
 
 if __name__ == "__main__":
