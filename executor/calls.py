@@ -47,41 +47,37 @@ class Calls:
 
 def prepare(call: Call) -> Runner:
     """A function that runs the call on the tensors of an environment, indexed by value, and puts its results there."""
-    op = resolve(call.op)
+    op, operands = resolve(call.op), call.operands
     slots = [arg.index if isinstance(arg, Ref) else None for arg in call.args]
-    nested = len(call.operands) > len(slots) - slots.count(None)
+    nested = len(operands) > len(slots) - slots.count(None)
     if nested or len(call.results) != 1 or not facts(call.op).single:
         return _general(op, call)
+    kwargs = {key: to_python(arg, ()) for key, arg in call.kwargs}
+    if 1 <= len(operands) <= 2 and None not in slots[: len(operands)]:
+        rest = [to_python(arg, ()) for arg in call.args[len(operands) :]]
+        return _leading(op, operands, rest, kwargs, call.results[0])
     args = [
         (slot, None if slot is not None else to_python(arg, ())) for slot, arg in zip(slots, call.args, strict=True)
     ]
-    return _plain(op, args, {key: to_python(arg, ()) for key, arg in call.kwargs}, call.results[0])
-
-
-def _plain(op: Any, args: list[tuple[int | None, Any]], kwargs: dict[str, Any], result: int) -> Runner:
-    """One tensor result, operands at the top level only: most calls, and those whose overhead shows."""
-    slots = [slot for slot, _ in args if slot is not None]
-    leading = all(slot is not None for slot, _ in args[: len(slots)])
-    rest = [constant for slot, constant in args if slot is None]
-    if leading and len(slots) == 1:
-        first = slots[0]
-
-        def unary(env: list[Any]) -> None:
-            env[result] = op(env[first], *rest, **kwargs)
-
-        return unary
-    if leading and len(slots) == 2:
-        left, right = slots
-
-        def binary(env: list[Any]) -> None:
-            env[result] = op(env[left], env[right], *rest, **kwargs)
-
-        return binary
+    result = call.results[0]
 
     def any_arity(env: list[Any]) -> None:
         env[result] = op(*[constant if slot is None else env[slot] for slot, constant in args], **kwargs)
 
     return any_arity
+
+
+def _leading(op: Any, operands: Sequence[int], rest: list[Any], kwargs: dict[str, Any], result: int) -> Runner:
+    """One tensor result, one or two operands ahead of all constants: most calls, and those whose overhead shows."""
+    first, second = operands[0], operands[-1]
+
+    def unary(env: list[Any]) -> None:
+        env[result] = op(env[first], *rest, **kwargs)
+
+    def binary(env: list[Any]) -> None:
+        env[result] = op(env[first], env[second], *rest, **kwargs)
+
+    return unary if len(operands) == 1 else binary
 
 
 def _general(op: Any, call: Call) -> Runner:
