@@ -9,7 +9,7 @@ hostile schedule, compared), and both again with inputs that require grad ("grad
   PyTorch. A graph of operators is drawn, to the depth that it draws itself (2 to 4), written as Python, and run in eager
   once, in a process of its own under this interpreter. What its programs do after that (compile, compare) is cut off, and
   they run on the CPU. Operators are what is neither an argument nor a constant; a program that fails costs its seconds, and
-  counts for nothing.
+  counts for nothing. Not run yet: tests have a stand-in for it (`tests/test_throughput_peers.py`).
 - NNSmith: a model of `--nodes` operators is drawn with its solver, made concrete, and runs in eager once. PYTHON is an
   interpreter that has it: `pip install nnsmith torch==2.13.0` in an environment of its own.
 
