@@ -315,8 +315,12 @@ def failing(monkeypatch: pytest.MonkeyPatch, found: Failing, *, validate: bool =
     return FusedKernel(region, validate=validate)
 
 
-def test_a_region_on_which_the_compiler_fails_runs_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, x = failing(monkeypatch, Failing(ASSERT)), torch.arange(4.0)
+BETWEEN = "Error from segmentation group 3: Expected (stride)==(0)\nExpected nothing of the kind\nframe #0"
+
+
+@pytest.mark.parametrize("message", [ASSERT, BETWEEN])
+def test_a_region_on_which_the_compiler_fails_runs_call_by_call(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+    kernel, x = failing(monkeypatch, Failing(message)), torch.arange(4.0)
     before = fusion.cache_info().failures
     for count in (1, 2):
         (out,) = kernel([x])
