@@ -3,23 +3,25 @@
 Such a store lands at any moment after its value is known, so nobody may look at what it overwrites but the thread that
 overwrites it. That holds if the region is one kernel (which its backend sees to), if no call on the host comes in
 between, if that thread has loaded all that it reads of the target before it has the value to store, and if the index
-maps from the target to whatever leaves the region, composed, are the identity, but for reductions that the value to store
-waits for. Shapes alone often tell (`executor/reach.py`); where they don't, small tensors are listed element by
-element (`executor/elements.py`).
+maps from the target to whatever leaves the region, composed, are the identity. Shapes alone often tell; where they
+don't, small tensors are listed element by element (`executor/elements.py`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from executor.elements import at_own_positions
-from executor.facts import loads
+from executor.args import refs
+from executor.elements import at_own_positions, crosses, elementwise, squeezed
+from executor.facts import facts, loads
 from executor.geometry import WriteKind, write_kind
-from executor.reach import Reach, leaving, plain
+from executor.memory_ssa import footprint
 
 if TYPE_CHECKING:
+    from executor.geometry import Footprint
     from executor.memory_ssa import MemorySSA
     from executor.partition import Partition
+    from executor.program import Value
 
 
 def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None:
@@ -43,11 +45,11 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
     seen = _seen_by_others(found, memory, store, region)
     if seen is not None:
         return seen
-    outside = leaving(memory, region, store)
-    late = _late_loads(memory, region, store, outside)
+    leaving = _leaving(memory, region, store)
+    late = _late_loads(memory, region, store, leaving)
     moved = (
         _other_inputs(memory, region, target)
-        or _other_positions(memory, region, store, outside)
+        or _other_positions(memory, region, store, leaving)
         or ("its target may be loaded after it is stored, for a value that leaves the region" if late else None)
     )
     return None if moved is None or at_own_positions(memory, region, store, late) else moved
@@ -73,29 +75,104 @@ def _seen_by_others(found: Partition, memory: MemorySSA, store: int, region: set
     return None
 
 
-def _late_loads(memory: MemorySSA, region: set[int], store: int, outside: set[int]) -> set[int]:
+def _late_loads(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> set[int]:
     """The inputs that meet the target, that something which leaves the region needs, and the stored value does not."""
-    if not outside:
+    if not leaving:
         return set()
     calls, values = [memory.program.calls[i] for i in region], memory.program.values
     target, stored = memory.program.calls[store].operands
-    late = loads(calls, values, outside) - loads(calls, values, {stored})
+    late = loads(calls, values, leaving) - loads(calls, values, {stored})
     return {v for v in late if values[v].meets(values[target])}
+
+
+def _leaving(memory: MemorySSA, region: set[int], store: int) -> set[int]:
+    """What somebody needs outside the region, or what its views are of; what the store needs is not counted."""
+    outside = {_root(memory, v) for v in refs(memory.program.outputs)} | {
+        _root(memory, v)
+        for i, call in enumerate(memory.program.calls)
+        if i not in region and i != store and not memory.accesses[i].address
+        for v in call.operands
+    }
+    return {v for v in outside if memory.owner.get(memory.program.values[v].storage) in region}
 
 
 def _other_inputs(memory: MemorySSA, region: set[int], target: int) -> str | None:
     """Whether the region reads memory of the target in another shape or at other positions."""
     values = memory.program.values
-    where = plain(memory, target)
+    where = _squeezed(values[target])
     inputs = {v for i in region for v in memory.accesses[i].reads if values[v].meets(values[target])}
     if any(
-        (read := plain(memory, v)).shape != where.shape or write_kind(where, [read]) is not WriteKind.DEFINED
+        (read := _squeezed(values[v])).shape != where.shape or write_kind(where, [read]) is not WriteKind.DEFINED
         for v in inputs
     ):
         return "another input of the region overlaps its target"
     return None
 
 
-def _other_positions(memory: MemorySSA, region: set[int], store: int, outside: set[int]) -> str | None:
+def _other_positions(memory: MemorySSA, region: set[int], store: int, leaving: set[int]) -> str | None:
     """Whether an element of the target may be read for another position, on the way to any output; by shapes alone."""
-    return Reach(memory, region, store).refusal(outside)
+    program, values = memory.program, memory.program.values
+    target = memory.accesses[store].writes[0]
+    shape = squeezed(values[target].shape)
+    # The values that depend on the target. All inputs of the region that meet it do so at the same positions.
+    inputs = {v for i in region for v in memory.accesses[i].reads}
+    reached = {
+        i for i, value in enumerate(values) if value == values[target] or (i in inputs and value.meets(values[target]))
+    }
+    copies = set(reached)  # those that a fuser may take for the target itself
+    waiting: set[int] = set()  # what waits for a reduction, and may load the target again then
+    for i, call in enumerate(program.calls):
+        operands = call.operands if memory.accesses[i].address else memory.accesses[i].reads
+        used = [
+            v if v in reached else _whole(memory, v) for v in operands if not reached.isdisjoint((v, _root(memory, v)))
+        ]
+        if i in region and (crosses(call, values) or any(_root(memory, v) in waiting for v in operands)):
+            waiting.update(call.results)
+        if i not in region or not used:
+            continue
+        if not elementwise(call):
+            return "its target is read by a call that is not pointwise"
+        if any(v not in reached for v in used) or any(
+            squeezed(values[v].shape) != shape for v in (*used, *call.results)
+        ):
+            return "its target is read at another position"
+        reached.update(call.results)
+        if (
+            facts(call.op).move
+            and not copies.isdisjoint(used)
+            and values[used[0]].dtype == values[call.results[0]].dtype
+        ):
+            copies.update(call.results)
+    if not leaving.isdisjoint(reached & waiting):
+        return "what is read of its target waits for a reduction and leaves the region"
+    outside = leaving.union(_root(memory, v) for v in program.calls[store].operands)
+    if any(v in outside and memory.maker.get(v) in region for v in copies):
+        return "a copy of what was there leaves the region, and may be the target itself"
+    return None
+
+
+def _squeezed(value: Value) -> Footprint:
+    """Where a value lies, without its dimensions of size 1."""
+    where = footprint(value)
+    if 1 not in where.shape:
+        return where
+    strides = tuple(s for n, s in zip(where.shape, where.strides, strict=True) if n != 1)
+    return where.moved(squeezed(where.shape), strides, where.offset)
+
+
+def _whole(memory: MemorySSA, value: int) -> int:
+    """The value of which this one is a view, if only dimensions of size 1 tell them apart; else the value itself."""
+    values, root = memory.program.values, _root(memory, value)
+    return root if _squeezed(values[root]) == _squeezed(values[value]) else value
+
+
+def _root(memory: MemorySSA, value: int) -> int:
+    """The value of which this one is a view."""
+    maker = memory.maker.get(value)
+    while maker is not None and memory.accesses[maker].address and memory.program.calls[maker].args:
+        operands = memory.program.calls[maker].operands
+        if not operands:
+            break
+        value = operands[0]
+        maker = memory.maker.get(value)
+    return value

@@ -6,7 +6,6 @@ scatters meets the target at its own position again, or not at all. Elements are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +16,10 @@ from executor.args import refs, to_python
 from executor.facts import MOVES, facts
 from executor.geometry import index_map
 from executor.memory_ssa import footprint
-from executor.schema import bound, resolve
+from executor.schema import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -70,23 +69,6 @@ def crosses(call: Call, values: Sequence[Value]) -> bool:
         return False
     in_order = order.in_order and values[operands[0]].numel == values[call.results[0]].numel
     return not in_order and any(values[v].numel > 1 for v in operands)
-
-
-def is_reduction(call: Call) -> bool:
-    """Whether it combines the elements of its operand over some dimensions, all of them alike."""
-    return call.op.split(".")[1] in REDUCTIONS
-
-
-def combines(call: Call, values: Sequence[Value]) -> bool:
-    """Whether it is a reduction, and of more than one element at a time: threads compute it together, once."""
-    return is_reduction(call) and crosses(call, values)
-
-
-def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
-    """The dimensions that a reduction combines, of an operand of that rank, in order."""
-    given = next((to_python(arg, ()) for name, arg in bound(call) if name == "dim"), None)
-    listed = given if isinstance(given, Sequence) else [] if given is None else [given]
-    return tuple(sorted({dim % rank for dim in listed} if rank else set())) or tuple(range(rank))
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -176,6 +176,10 @@ def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
     assert early(lambda x: x.mul_(2), *args) == [None]
 
 
+def test_a_broadcast_beside_what_is_stored_does_no_harm() -> None:
+    assert early(lambda x, y: x.sin_() * y, torch.ones(3), torch.ones(())) == [None]
+
+
 @pytest.mark.parametrize(
     ("fn", "args", "why"),
     [
@@ -186,6 +190,9 @@ def test_dense_targets_are_written_early(args: list[torch.Tensor]) -> None:
         (lambda x: x.fill_(2), [torch.ones(4)], None),
         (lambda x, y: (x.copy_(y), x.amin(0))[1], [torch.ones(1, 2), torch.ones(1, 2)], "elements moved"),
         (lambda x, y: (x.copy_(y), x * 2)[1], [torch.ones(2), torch.ones(2)], "elements moved"),
+        (lambda x, y: x.add_(y), [torch.ones(2, 3), torch.ones(3)], "after a broadcast"),
+        (lambda x, y: x.mul_(y), [torch.ones(3), torch.ones(())], "after a broadcast"),
+        (lambda x, y: x.add_((y + 1).expand(4, 3)), [torch.ones(4, 3), torch.ones(3)], "after a broadcast"),
     ],
 )
 def test_what_is_not_written_early(fn: Callable[..., Any], args: list[torch.Tensor], why: str | None) -> None:

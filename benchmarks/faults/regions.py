@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.faults.base import UNVERIFIED, Fault
-from executor import early, elements, partition, pipeline, reach
+from executor import early, elements, partition, pipeline
 from executor.args import refs
 from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 from executor.program import Call
-from executor.reach import Reach
 from executor.regions import Layout, Step
 
 _dependences = partition.dependences
@@ -54,14 +53,6 @@ def _named_outside(layout: Layout) -> set[int]:
             level = layout.home.get(i)
             found.update(v for v in operand_list(call) if level is None or layout._level_of(v) != level)
     return found
-
-
-_refusal = Reach.refusal
-
-
-def _without_reductions(self: Reach, outside: set[int]) -> str | None:
-    self.reductions = set()
-    return _refusal(self, outside)
 
 
 class _Backwards(Layout):
@@ -138,10 +129,6 @@ FAULTS: dict[str, Fault] = {
     ),
     "reductions taken for pointwise": Fault(
         "Threads that wait for a reduction are taken to know already what they read of an early write-back's target.",
-        ((reach, "crosses", lambda *_: False), (elements, "crosses", lambda *_: False)),
-    ),
-    "early write-back before a reduction": Fault(
-        "A kernel overwrites what a reduction combines, though the stored value does not wait for that.",
-        ((Reach, "refusal", _without_reductions),),
+        ((early, "crosses", lambda *_: False), (elements, "crosses", lambda *_: False)),
     ),
 }

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from executor.backends.order import earliest
 from executor.backends.tagged import Machine
-from executor.elements import combines, crosses, squeezed
+from executor.elements import crosses, squeezed
 from executor.facts import facts, loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy.typing as npt
 
     from executor.backends.tagged import Interner, Observation, Tags
     from executor.partition import Partition
@@ -34,8 +31,7 @@ class Schedule:
     `turns(shape)`: for each element of all values of one shape, which one thread computes, the round in which it does.
     Dimensions of size 1 are left out: they tell no threads apart. `spreads`: what other threads compute or read
     (values of other shapes, elements that are reduced) is as it was in their round, and what waits for a reduction, or
-    for what they make of an early target, is there in the last one; else each thread computes all that it needs anew,
-    but for reductions, which are computed once, each element in its round, before what waits for it.
+    for what they make of an early target, is there in the last one; else each thread computes all that it needs anew.
     `loads_late`: a thread loads what a value to store does not wait for after it has stored that.
     """
 
@@ -108,14 +104,13 @@ class _Kernel:
         self.stores = [self.program.calls[i].operands for i in early]
         self.targets = {target for target, _ in self.stores}
         self.results = [r for call in self.calls for r in call.results]
-        there = earliest(self.calls, values, lambda r: schedule.turns(squeezed(values[r].shape)))
-        self.turns = {r: np.maximum(schedule.turns(squeezed(values[r].shape)), there[r]) for r in self.results}
-        self.stored = dict(self.turns)  # when an element of a value is written back, if it is
+        self.turns = {v: schedule.turns(squeezed(values[v].shape)) for v in (*self.results, *self.targets)}
         if schedule.spreads:
             last = schedule.rounds - 1
             waiting = _waiting(self.program, fused, self.targets)
             self.turns.update((r, np.full(values[r].numel, last)) for r in waiting)
-        self._made: dict[tuple[int, int], tuple[Tags, npt.NDArray[np.bool_]]] = {}  # by call and value
+        self._made: dict[int, Tags] = {}
+        self._read: dict[tuple[int, int], Tags] = {}
 
     def run(self) -> dict[int, Tags]:
         """The results; the write-backs are made. Each round keeps the elements whose turn it is, and writes those back."""
@@ -128,7 +123,7 @@ class _Kernel:
                     needed = loads(self.calls, self.values, [value]) - loaded.keys()
                     loaded |= {v: self.machine.read(v) for v in needed}
                     now[value] = self._computed(turn, loaded)[value]
-                self.machine.write(target, now[value], self.stored[value] == turn)
+                self.machine.write(target, now[value], self.turns[target] == turn)
             if self.schedule.loads_late:
                 now = self._computed(turn, loaded)
             kept = {v: np.where(self.turns[v] == turn, now[v], kept.get(v, now[v])) for v in self.results}
@@ -136,23 +131,16 @@ class _Kernel:
 
     def _computed(self, turn: int, loaded: dict[int, Tags]) -> dict[int, Tags]:
         """All results, from what was loaded and, for the rest, from memory as it is now."""
-        machine, spreads = self.machine, self.schedule.spreads
+        spreads = self.schedule.spreads
         for i, call in enumerate(self.calls):
-            reduces, given = combines(call, self.values), dict(loaded)
             for v in call.operands if spreads and crosses(call, self.values) else ():
-                turns = self.schedule.turns(squeezed(self.values[v].shape))
-                given[v] = self._kept((i, v), machine.read(v), turn, turns, once=reduces)
-            machine.step(call, given=given)
-            for r in call.results if spreads or reduces else ():
-                machine.write(r, self._kept((i, r), machine.read(r), turn, self.turns[r], once=reduces))
-        return {v: machine.read(v) for v in self.results}
-
-    def _kept(self, key: tuple[int, int], now: Tags, turn: int, turns: Tags, *, once: bool) -> Tags:
-        """What an earlier round made of a value, where it was its turn; `once`: or this one, before."""
-        made, known = self._made.get(key, (now, np.zeros(len(now), dtype=np.bool_)))
-        made = np.where(known if once else turns < turn, made, now)
-        self._made[key] = made, known | (turns <= turn)
-        return made
+                mine = self.schedule.turns(squeezed(self.values[v].shape)) >= turn
+                self._read[i, v] = np.where(mine, self.machine.read(v), self._read.get((i, v), 0))
+            self.machine.step(call, given=loaded | {v: tags for (j, v), tags in self._read.items() if i == j})
+            for r in call.results if spreads else ():
+                self._made[r] = np.where(self.turns[r] >= turn, self.machine.read(r), self._made.get(r, 0))
+                self.machine.write(r, self._made[r])
+        return {v: self.machine.read(v) for v in self.results}
 
 
 def _in_rounds(machine: Machine, program: Program, fused: list[int], early: list[int], schedule: Schedule) -> None:

@@ -9,16 +9,17 @@ see what they would.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from executor.args import Ref, refs, rename, to_python
-from executor.elements import elementwise, is_reduction, reduced_dims
+from executor.elements import REDUCTIONS, elementwise
 from executor.facts import facts
 from executor.memory_ssa import MemorySSA, footprint
-from executor.schema import resolve
+from executor.schema import bound, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,7 +130,7 @@ class Machine:
         if torch.Tag.pointwise in resolve(call.op).tags and not facts(call.op).written:
             each = [_broadcast(tags[v], values[v].shape, value.shape).tolist() for v in operands]
             return zip(*each, strict=True) if each else ((),) * value.numel
-        if is_reduction(call):
+        if call.op.split(".")[1] in REDUCTIONS:
             return map(tuple, tags[operands[0]][_reduced(call, values[operands[0]].shape)].tolist())
         everything = () if facts(call.op).metadata else tuple(tuple(tags[v].tolist()) for v in operands)
         return ((i, everything) for i in range(value.numel))
@@ -164,7 +165,9 @@ def _broadcast(tags: Tags, shape: tuple[int, ...], target: tuple[int, ...]) -> T
 
 def _reduced(call: Call, shape: tuple[int, ...]) -> Tags:
     """For each result of a reduction the row-major positions of the elements that it combines."""
-    dims = reduced_dims(call, len(shape))
+    given = next((to_python(arg, ()) for name, arg in bound(call) if name == "dim"), None)
+    listed = given if isinstance(given, Sequence) else [] if given is None else [given]
+    dims = sorted({dim % len(shape) for dim in listed} if shape else set()) or list(range(len(shape)))
     places = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
     left = math.prod(n for dim, n in enumerate(shape) if dim not in dims)
     return np.moveaxis(places, dims, range(-len(dims), 0)).reshape(left, math.prod(shape[dim] for dim in dims))

@@ -3,9 +3,8 @@
 What may happen inside a region, all of it seen on real fusers:
 
 1. kernels run in any topological order of the dataflow, their elements interleaved;
-2. a value may be computed anew from the region's inputs at any later moment, unless it is a reduction: threads compute
-   that together, once, at some moment before what waits for it; they load what they need besides when they go on, after
-   the early write-backs of those that did not wait;
+2. a value may be computed anew from the region's inputs at any later moment; threads that wait for a reduction load what
+   they need when they go on, after the early write-backs of those that did not;
 3. an early write-back lands at any moment after its value is known, also before other reads of its target: of other
    threads', and of its own thread's through an input for which the value does not wait;
 4. an output that is reached from an input by moving elements alone, or whose value is written back early, may be handed
@@ -20,17 +19,18 @@ and loads since.
 
 from __future__ import annotations
 
+import math
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from executor.args import to_python
 from executor.backends.base import Backend, Kernel
-from executor.backends.rounds import InRounds
-from executor.calls import Calls
+from executor.calls import Calls, Runner, prepare
 from executor.cost import BYTES_PER_SECOND, CostModel
-from executor.facts import facts
+from executor.elements import crosses, squeezed
+from executor.facts import access, facts, loads
 from executor.schema import resolve
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from executor.partition import Partition
     from executor.program import Call
     from executor.regions import Region
+
+ROUNDS = 3
 
 
 class WeakMemory(Backend):
@@ -64,7 +66,7 @@ class WeakMemory(Backend):
         calls = topological(region.calls, schedule)
         shared = {v: moves(region, v) for v in region.aliases if schedule.random() < 0.5}
         if region.early:
-            rounds = InRounds(region, calls, schedule.randrange(1 << 30))
+            rounds = _Rounds(region, [prepare(call) for call in calls], schedule.randrange(1 << 30))
             return _handing_out(region, rounds, shared)
         compute = Calls(calls, region.inputs, region.outputs)
         return _handing_out(region, compute, shared) if shared else compute
@@ -136,3 +138,102 @@ def _view_of(tensor: torch.Tensor, chain: list[Step]) -> torch.Tensor:
         elif call.op == "aten.reshape.default":
             tensor = tensor.view(to_python(call.args[1], ()))
     return tensor
+
+
+def _evaluated(runners: list[Runner], env: list[Any], *, first: bool) -> bool:
+    """Runs the calls. In a later round an index may be out of bounds, or a divisor 0, computed from what was written since.
+
+    No thread of a kernel would compute it then; what is left keeps the elements of the first round, which it may too.
+    """
+    try:
+        for run in runners:
+            run(env)
+    except (IndexError, RuntimeError):
+        if first:
+            raise
+        return False
+    return True
+
+
+class _Rounds:
+    """A kernel with early write-backs: each round computes from the memory of its moment, and keeps some elements."""
+
+    def __init__(self, region: Region, runners: list[Runner], seed: int) -> None:
+        self.region, self.runners, self.seed = region, runners, seed
+        values, early = region.program.values, [value for _, value in region.early]
+        self._count = len(values)
+        self._wanted = tuple(dict.fromkeys((*region.outputs, *early)))
+        self._waiting = _waiting(region)
+        self._loaded = {value: loads(region.calls, values, [value]) for value in early}
+        read = loads(region.calls, values, self._wanted)
+        # Whether some input that lies on a target's storage may be loaded after a store to it: so it is in every other round.
+        self._later = any(
+            values[v].storage == values[target].storage
+            for target, value in region.early
+            for v in read - self._loaded[value]
+        )
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs; the early write-backs are made."""
+        schedule = torch.Generator().manual_seed(self.seed)
+        memory: list[Any] = [None] * self._count
+        for index, tensor in zip(self.region.inputs, inputs, strict=True):
+            memory[index] = tensor
+        seen = list(memory)
+        _evaluated(self.runners, seen, first=True)
+        kept: dict[int, torch.Tensor] = {v: seen[v].clone() for v in self._wanted}
+        turns = self._turns(kept, schedule)
+        for turn in range(ROUNDS):
+            mine = {v: turns[v] == turn for v in self._wanted}
+            if turn:  # what the first round computes is kept as it is
+                self._keep(kept, mine, list(memory), self._wanted)
+            self._store(memory, kept, mine, later=self._later and (turn + self.seed) % 2 == 0)
+        return [kept[v] for v in self.region.outputs]
+
+    def _turns(self, values: dict[int, torch.Tensor], schedule: torch.Generator) -> dict[int, torch.Tensor]:
+        """For each element the round in which it is kept."""
+        turns: dict[int, torch.Tensor] = {}
+        of_shape: dict[tuple[int, ...], torch.Tensor] = {}
+        for v, tensor in values.items():
+            # One thread computes an element of all values of this shape, dimensions of size 1 left out.
+            shape = squeezed(tuple(tensor.shape))
+            if shape not in of_shape:
+                # Each round its share, so that two elements already are computed one after the other.
+                of_shape[shape] = (torch.randperm(math.prod(shape), generator=schedule) % ROUNDS).reshape(shape)
+            turn = of_shape[shape].reshape(tensor.shape)
+            turns[v] = torch.full_like(turn, ROUNDS - 1) if v in self._waiting else turn
+        return turns
+
+    def _keep(
+        self, kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor], seen: list[Any], values: Sequence[int]
+    ) -> None:
+        """Computes everything from what is `seen`, and keeps those elements of the values that are `mine`."""
+        if _evaluated(self.runners, seen, first=False):
+            for v in values:
+                kept[v] = torch.where(mine[v], seen[v], kept[v])
+
+    def _store(
+        self, memory: list[Any], kept: dict[int, torch.Tensor], mine: dict[int, torch.Tensor], *, later: bool
+    ) -> None:
+        """Writes the elements that are `mine` back. `later`: what a stored value does not wait for is loaded after that."""
+        seen = list(memory)  # what the threads have loaded so far; the rest is memory as it is when they do
+        for target, value in self.region.early:
+            if later:
+                for v in self._loaded[value]:
+                    seen[v] = seen[v].clone() if seen[v] is memory[v] else seen[v]
+                self._keep(kept, mine, seen, [value])
+            memory[target].copy_(torch.where(mine[value], kept[value], memory[target]))
+        if later:
+            self._keep(kept, mine, seen, self.region.outputs)
+
+
+def _waiting(region: Region) -> set[int]:
+    """The outputs that wait for a reduction, and that the kernel does not store itself."""
+    waiting: set[int] = set()  # storages; to look at a value's shape is not to wait for it
+    values = region.program.values
+    for call in region.calls:
+        what = access(values, call)
+        if (crosses(call, values) and not what.address) or any(values[v].storage in waiting for v in what.reads):
+            waiting.update(values[v].storage for v in call.results)
+    early = {value for _, value in region.early}
+    return {v for v in region.outputs if values[v].storage in waiting and v not in early}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from executor.backends.nvfuser.definition import common_dtype
 from executor.backends.nvfuser.dtypes import COMPLEX, NAMES, is_integral
-from executor.backends.nvfuser.iteration import is_iterated
+from executor.backends.nvfuser.iteration import is_after_a_broadcast, is_iterated
 from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import is_part, squeezed, view_refusal
@@ -149,6 +149,8 @@ def early_refusal(found: Partition, memory: MemorySSA, store: int) -> str | None
         return "nvFuser may take a dimension of its value for broadcast"
     if _moves_an_input(memory, region, value):
         return "its value is an input's elements moved, which nvFuser may take for the input itself"
+    if is_after_a_broadcast(memory, region, value):
+        return "its value comes after a broadcast, so that nvFuser copies it by a kernel of its own"
     reads = {v for i in region for v in memory.accesses[i].reads}
     if any(v != target and values[v] != geometry and values[v].meets(geometry) for v in reads):
         return "another input of the region overlaps its target"
