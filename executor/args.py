@@ -64,6 +64,7 @@ _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 _PLAIN = (bool, int, str, type(None))
 _NUMBERS = (bool, int, float, str)  # tuples, which `isinstance` takes in half the time of a union
 _SEQUENCES = (List, Tuple)
+_NODES = (List, Tuple, Dict)
 
 
 def constant(name: str) -> Any:
@@ -162,6 +163,19 @@ def collect(args: Iterable[Arg], found: list[int]) -> None:
             collect(arg.items, found)
         elif isinstance(arg, Dict):
             collect(children(arg), found)
+
+
+def exactly(args: Iterable[Arg]) -> tuple[object, ...]:
+    """What tells arguments apart that Python takes for equal, in lists too: 1, 1.0 and True, or 0.0 and -0.0.
+
+    For keys, beside the arguments themselves.
+    """
+    return tuple(
+        [
+            exactly(children(arg)) if isinstance(arg, _NODES) else repr(arg) if type(arg) is float else type(arg)
+            for arg in args
+        ]
+    )
 
 
 def rename(arg: Arg, new: Callable[[int], Arg]) -> Arg:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
-from executor.args import Arg, Const, Device, List, Ref, rename, to_python
+from executor.args import Arg, Const, Device, List, Ref, exactly, rename, to_python
 from executor.interpreter import flatten
 from executor.memory import value_of
 from executor.program import Call, Program, Source, Storage, Value, contiguous_strides, itemsize
@@ -228,25 +228,33 @@ def _geometry(call: Call, values: list[Value]) -> tuple[Value, ...]:
     place = {index: i for i, index in enumerate(dict.fromkeys(call.operands))}
     local = tuple([msgspec.structs.replace(values[index], storage=0) for index in place])
     own = renamed(call, place)
-    return _infer(call.op, local, own.kwargs, *own.args)
+    exact = exactly((*own.args, *[arg for _, arg in own.kwargs]))
+    return _infer(call.op, local, own.args, own.kwargs, exact, torch.get_default_dtype())
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _infer(op: str, operands: tuple[Value, ...], kwargs: tuple[tuple[str, Arg], ...], *args: Arg) -> tuple[Value, ...]:
+@lru_cache(maxsize=4096)
+def _infer(
+    op: str,
+    operands: tuple[Value, ...],
+    args: tuple[Arg, ...],
+    kwargs: tuple[tuple[str, Arg], ...],
+    _exact: tuple[object, ...],
+    _default: torch.dtype,
+) -> tuple[Value, ...]:
     """Runs the operator on tensors laid out like its operands: zeros, so that whatever indexes stays in range.
 
-    Where there are many elements, or the operator refuses zeros, it runs on tensors without contents. 1, 1.0 and True are
-    different arguments.
+    Where there are many elements, or the operator refuses zeros, it runs on tensors without contents. The last two tell
+    apart what is kept: the types of numbers, and the default dtype, which results of whole numbers may have.
     """
     real = sum([max(value.end, 1) for value in operands]) <= 8 * _REAL
     try:
-        return _run_on(op, operands, kwargs, args, "cpu" if real else "meta")
+        return _run_on(op, operands, args, kwargs, "cpu" if real else "meta")
     except RuntimeError:  # no whole number is divided through 0
-        return _run_on(op, operands, kwargs, args, "meta")
+        return _run_on(op, operands, args, kwargs, "meta")
 
 
 def _run_on(
-    op: str, operands: tuple[Value, ...], kwargs: tuple[tuple[str, Arg], ...], args: tuple[Arg, ...], device: str
+    op: str, operands: tuple[Value, ...], args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], device: str
 ) -> tuple[Value, ...]:
     tensors = [_tensor(value, device) for value in operands]
     named = {name: to_python(arg, tensors) for name, arg in kwargs if name != "device"}

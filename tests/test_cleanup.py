@@ -47,3 +47,15 @@ def test_views_of_merged_copies_lie_on_the_copy_that_is_left() -> None:
     (copy,), (view,) = (call.results for call in merged.calls[:2])
     assert merged.calls[1].operands == (copy,)
     assert merged.values[view].storage == merged.values[copy].storage
+
+
+def test_numbers_in_lists_are_told_apart() -> None:
+    """1 and 1.0, and 0.0 and -0.0, are equal in Python."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole, point = torch._foreach_add([x], [1]), torch._foreach_add([x], [1.0])
+        plus, minus = torch._foreach_mul([y], [0.0]), torch._foreach_mul([y], [-0.0])
+        return whole[0] * 1, point[0] * 1, plus[0] * 1, minus[0] * 1
+
+    program = trace(fn, torch.arange(3), torch.ones(3))
+    assert common_subexpressions(program) == program

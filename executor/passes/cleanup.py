@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from executor.args import Ref, refs, rename
+from executor.args import Ref, exactly, refs, rename
 from executor.builder import renamed
 from executor.facts import facts
 from executor.memory_ssa import MemorySSA
@@ -43,7 +43,8 @@ def common_subexpressions(program: Program) -> Program:
         what = memory.accesses[i]
         call = renamed(original, new)
         if not what.writes and not facts(call.op).uninitialised and call.results:
-            key = (call.op, call.args, call.kwargs, _versions(memory, i), len(call.results), _exactly(call))
+            exact = exactly((*call.args, *(arg for _, arg in call.kwargs)))
+            key = (call.op, call.args, call.kwargs, _versions(memory, i), len(call.results), exact)
             earlier = seen.setdefault(key, call)
             if earlier is not call and not _kept_apart(memory, earlier, call, apart):
                 new.update(zip(call.results, earlier.results, strict=True))
@@ -101,9 +102,3 @@ def _rehomed(memory: MemorySSA, new: dict[int, int]) -> tuple[Value, ...]:
         if one != other:
             homes[one] = other
     return tuple(msgspec.structs.replace(v, storage=home(v.storage)) if v.storage in homes else v for v in values)
-
-
-def _exactly(call: Call) -> tuple[object, ...]:
-    """1, 1.0 and True, or 0.0 and -0.0, are equal as keys and different as arguments."""
-    args = (*call.args, *(arg for _, arg in call.kwargs))
-    return tuple([(type(arg), repr(arg) if type(arg) is float else None) for arg in args])
