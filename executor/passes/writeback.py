@@ -74,42 +74,52 @@ def _changes_nothing(memory: MemorySSA, store: int) -> bool:
 class Remainder:
     """The bytes of a footprint that are left after others were subtracted. Inexact only by keeping too much.
 
-    They are listed only where the sizes of what was subtracted leave open whether something is left.
+    They are listed only where the sizes of what was subtracted leave open whether something is left, and the list is kept.
     """
 
     def __init__(self, whole: Footprint) -> None:
         self.whole = whole
         self.empty = whole.numel == 0
         self._gone: list[Footprint] = []
+        self._bytes_gone = 0  # counted twice where they were subtracted twice
+        self._unit = whole.itemsize  # the largest number of bytes of which all elements here are multiples
+        self._listed: npt.NDArray[np.int64] | None = (
+            None  # what is left, in units, before the last ones were subtracted
+        )
+        self._count = 0  # how many of `_gone` the list is without
 
     def meets(self, other: Footprint) -> bool:
         """Whether some byte that is left may be among the other's."""
         if self.empty or overlap(other, self.whole) is Overlap.NO_ALIAS:
             return False
-        near = [gone for gone in self._gone if overlap(other, gone) is not Overlap.NO_ALIAS]
-        if not near:
+        if all(overlap(other, gone) is Overlap.NO_ALIAS for gone in self._gone):
             return True
-        unit = self._unit(other)
-        return bool(np.isin(self._left(unit), other.units(unit)).any())
+        left = self._left(other)
+        return bool(np.isin(left, other.units(self._unit)).any())
 
     def subtract(self, other: Footprint) -> None:
         """Takes the other's bytes away."""
         how = overlap(self.whole, other)
-        if how is Overlap.NO_ALIAS or self.empty:
+        if self.empty or how is Overlap.NO_ALIAS:
             return
         if how is not Overlap.PARTIAL:
             self.empty = True
         elif max(_size(self.whole), _size(other)) <= _LISTED:
             self._gone.append(other)
-            self.empty = sum(map(_size, self._gone)) >= _size(self.whole) and not len(self._left(self._unit(other)))
+            self._bytes_gone += _size(other)
+            self.empty = self._bytes_gone >= _size(self.whole) and not len(self._left(other))
 
-    def _unit(self, other: Footprint) -> int:
-        """The largest number of bytes of which all elements here are multiples."""
-        return math.gcd(self.whole.itemsize, other.itemsize, *(gone.itemsize for gone in self._gone))
-
-    def _left(self, unit: int) -> npt.NDArray[np.int64]:
-        whole = self.whole.units(unit)
-        return whole[~np.isin(whole, np.concatenate([gone.units(unit) for gone in self._gone]))]
+    def _left(self, other: Footprint) -> npt.NDArray[np.int64]:
+        """The units that are left, of a size that divides the other's elements too."""
+        fresh = self._gone[self._count :]
+        unit = math.gcd(self._unit, other.itemsize, *(gone.itemsize for gone in fresh))
+        if self._listed is None or unit != self._unit:
+            self._unit, self._listed, fresh = unit, self.whole.units(unit), self._gone
+        if fresh:
+            taken = np.concatenate([gone.units(unit) for gone in fresh])
+            self._listed = self._listed[~np.isin(self._listed, taken)]
+        self._count = len(self._gone)
+        return self._listed
 
 
 def _size(footprint: Footprint) -> int:
