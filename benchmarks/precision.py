@@ -28,7 +28,6 @@ from executor.args import Const, List
 from executor.backends.schedules import drawn, under
 from executor.backends.tagged import Interner, Machine, in_program_order
 from executor.cost import CostModel
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA, footprint
 from executor.partition import Partition, partition
 from executor.pipeline import Aliases, Chooser, passes
@@ -98,7 +97,7 @@ class Subject:
                 levels.append(None)
                 continue
             level = 0 if fused[i] else -1
-            for v in operand_list(call):
+            for v in call.operands:
                 owner = memory.owner.get(self.program.values[v].storage)
                 before = levels[owner] if owner is not None and owner < i else None
                 if owner is not None and before is not None:

@@ -38,10 +38,11 @@ MOVES = frozenset({"clone", "contiguous", "_to_copy", "lift_fresh_copy", "alias_
 class Facts(NamedTuple):
     """One operator overload.
 
-    `written` and `only_written` are argument names; `in_place`: it writes its first argument, a tensor. `views`: a result may be an address computed from an argument;
-    `may_view`: then the call does nothing else. `metadata`: it looks at no element. `uninitialised`: its result has no
-    contents. `move`: its result holds its first argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what
-    this one writes, if there is one.
+    `written` and `only_written` are argument names; `in_place`: it writes its first argument, a tensor, and nothing else.
+    `views`: a result may be an address computed from an argument; `may_view`: then the call does nothing else.
+    `metadata`: it looks at no element. `uninitialised`: its result has no contents. `move`: its result holds its first
+    argument's elements. `single`: it returns one tensor, not a list. `functional` is the overload that computes what this
+    one writes, if there is one.
     """
 
     written: frozenset[str]
@@ -128,11 +129,6 @@ def _mixed_access(call: Call, known: Facts) -> Access:
             if name not in known.only_written:
                 reads[i] = None
     return Access(tuple(reads), tuple(writes), address=False)
-
-
-def operand_list(call: Call) -> tuple[int, ...]:
-    """Indices of the values among the arguments, in order."""
-    return call.operands
 
 
 def loads(calls: Iterable[Call], values: Sequence[Value], wanted: Iterable[int]) -> set[int]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from benchmarks.faults.base import UNVERIFIED, Fault
 from executor import early, elements, partition, pipeline
 from executor.args import refs
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 from executor.program import Call
 from executor.regions import Layout, Step
@@ -36,12 +35,12 @@ def _without(dropped: Callable[[bool, bool], bool]) -> Dependences:
 def _data(memory: MemorySSA, number: int) -> set[int | None]:
     """The calls that make what a call uses."""
     values, call = memory.program.values, memory.program.calls[number]
-    return {memory.owner.get(values[v].storage) for v in operand_list(call)}
+    return {memory.owner.get(values[v].storage) for v in call.operands}
 
 
 def _views_wait_for_nothing(memory: MemorySSA) -> Iterator[set[int]]:
     for i, needed in enumerate(_dependences(memory)):
-        made = {memory.maker.get(v) for v in operand_list(memory.program.calls[i])}
+        made = {memory.maker.get(v) for v in memory.program.calls[i].operands}
         yield {j for j in needed if j in made or memory.accesses[j].writes or j not in _data(memory, i)}
 
 
@@ -51,7 +50,7 @@ def _named_outside(layout: Layout) -> set[int]:
     for i, call in enumerate(layout.program.calls):
         if not layout.memory.accesses[i].address:
             level = layout.home.get(i)
-            found.update(v for v in operand_list(call) if level is None or layout._level_of(v) != level)
+            found.update(v for v in call.operands if level is None or layout._level_of(v) != level)
     return found
 
 

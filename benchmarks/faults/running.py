@@ -14,7 +14,6 @@ from benchmarks.faults.base import Fault, Patches
 from executor import executable
 from executor.args import refs, to_python
 from executor.executable import Executable
-from executor.facts import operand_list
 from executor.program import Call, Program
 from executor.regions import Barrier, Region, Step
 from executor.straight import Straight
@@ -44,7 +43,7 @@ def _first_uses(program: Program, steps: list[Step]) -> dict[int, tuple[int, ...
     found: dict[int, tuple[int, ...]] = {}
     for number, step in enumerate(steps):
         if not isinstance(step, Barrier):
-            used = set(step.inputs if isinstance(step, Region) else operand_list(step)) - seen
+            used = set(step.inputs if isinstance(step, Region) else step.operands) - seen
             seen |= used
             found[number] = tuple(used)
     return found

@@ -10,7 +10,6 @@ from benchmarks.faults.base import Fault
 from benchmarks.faults.values import _stale_stores
 from executor import pipeline
 from executor.args import refs
-from executor.facts import operand_list
 from executor.geometry import Footprint, Overlap, overlap
 from executor.memory_ssa import MemorySSA
 from executor.passes import cleanup, coalesce, writeback
@@ -36,7 +35,7 @@ def _put_back(memory: MemorySSA, store: int) -> bool:
     maker = memory.maker.get(stored, -1) if stored is not None else -1
     if maker < 0 or memory.program.calls[maker].op != "aten.clone.default":
         return False
-    return values[operand_list(memory.program.calls[maker])[0]] == values[memory.accesses[store].writes[0]]
+    return values[memory.program.calls[maker].operands[0]] == values[memory.accesses[store].writes[0]]
 
 
 def _all_subtracted(left: Remainder, other: Footprint) -> None:
@@ -44,7 +43,7 @@ def _all_subtracted(left: Remainder, other: Footprint) -> None:
 
 
 def _unused_first(program: Program) -> Program:
-    used = {*refs(program.outputs), *(v for call in program.calls for v in operand_list(call))}
+    used = {*refs(program.outputs), *(v for call in program.calls for v in call.operands)}
     calls = tuple(call for call in program.calls if len(call.results) < 2 or call.results[0] in used)
     return _dead_calls(msgspec.structs.replace(program, calls=calls))
 

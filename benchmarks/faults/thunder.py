@@ -14,7 +14,6 @@ from benchmarks.faults.base import UNVERIFIED, Fault, at_first
 from executor import partition, pipeline
 from executor.args import Ref, refs, rename
 from executor.builder import Builder, renamed, sizes
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA, State
 from executor.passes.coalesce import coalesce
 from executor.program import Param, Program, Value, contiguous_strides
@@ -85,7 +84,7 @@ def _copies_are_aliases(program: Program) -> Program:
     new: dict[int, int] = {}
     for call in program.calls:
         if call.op == "aten.clone.default":
-            (source,) = operand_list(call)
+            (source,) = call.operands
             if program.values[source].strides == program.values[call.results[0]].strides:
                 new[call.results[0]] = new.get(source, source)
     calls = tuple(call for call in program.calls if call.op != "aten.clone.default" or call.results[0] not in new)
@@ -95,7 +94,7 @@ def _copies_are_aliases(program: Program) -> Program:
 def _broadcasts_refused(program: Program) -> Program:
     for call in program.calls:
         if call.op == "aten.copy_.default":
-            target, source = (program.values[v] for v in operand_list(call)[:2])
+            target, source = (program.values[v] for v in call.operands[:2])
             if target.shape != source.shape:
                 raise RuntimeError(f"copy_ of shape {source.shape} to shape {target.shape}")
     return program
@@ -106,13 +105,13 @@ def _packed(program: Program) -> Program:
     program = coalesce(program)
     builder = Builder(program)
     for call in program.calls:
-        target = program.values[operand_list(call)[0]] if call.op == "aten.copy_.default" else None
+        target = program.values[call.operands[0]] if call.op == "aten.copy_.default" else None
         if target is None or target.strides == contiguous_strides(target.shape):
             builder.calls.append(call)
             continue
         flat = msgspec.structs.replace(target, strides=contiguous_strides(target.shape))
-        place = builder.as_strided(operand_list(call)[0], flat, target.offset)
-        builder.copy(place, operand_list(call)[1])
+        place = builder.as_strided(call.operands[0], flat, target.offset)
+        builder.copy(place, call.operands[1])
     return builder.finish()
 
 
@@ -122,7 +121,7 @@ def _known_so_far(memory: MemorySSA) -> Iterator[set[int]]:
     for call, what, needed in zip(memory.program.calls, memory.accesses, _dependences(memory), strict=True):
         fresh = not what.writes and seen.isdisjoint(what.reads)
         yield {j for j in needed if not (fresh and memory.accesses[j].writes)}
-        seen.update(operand_list(call))
+        seen.update(call.operands)
 
 
 FAULTS: dict[str, Fault] = {

@@ -7,7 +7,6 @@ import msgspec
 from benchmarks.faults.base import Fault
 from executor.args import Arg
 from executor.builder import Builder, renamed
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 from executor.passes import blend, cleanup, forward, functional, index_maps
 from executor.passes.index_maps import Alignment
@@ -32,7 +31,7 @@ def _stored(memory: MemorySSA, number: int, *, same_shape: bool) -> int | None:
     call, values = memory.program.calls[number], memory.program.values
     if call.op != "aten.copy_.default":
         return None
-    target, source = operand_list(call)
+    target, source = call.operands
     plain = values[source].storage not in memory.memory
     return source if plain and (not same_shape or values[source].shape == values[target].shape) else None
 
@@ -61,7 +60,7 @@ def _step_by_step(read: Value, write: Value) -> Alignment | None:
 
 
 def _same_storage(builder: Builder, call: Call) -> bool:
-    target, source = (builder.values[i] for i in operand_list(call)[:2])
+    target, source = (builder.values[i] for i in call.operands[:2])
     return target.storage == source.storage
 
 

@@ -8,7 +8,7 @@ from executor.backends.nvfuser.dtypes import NAMES, computed_in, number, promote
 from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, Operand, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import Views, squeezed
-from executor.facts import access, facts, operand_list
+from executor.facts import access, facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,12 +81,12 @@ class Definition:
             made = OPERATORS[call.op].make(self, call, args)
             for r, item in zip(call.results, made, strict=True):
                 self.put(r, item, None)
-                if call.op in REDUCTIONS and self.values[r].numel == self.values[operand_list(call)[0]].numel:
-                    self._roots[r] = self._root(operand_list(call)[0])  # over dimensions of size 1
+                if call.op in REDUCTIONS and self.values[r].numel == self.values[call.operands[0]].numel:
+                    self._roots[r] = self._root(call.operands[0])  # over dimensions of size 1
             return
         if self._moves(call):
             # No formula: a copy that is cast to the dtype of computation and back might be taken for its operand.
-            (operand,) = operand_list(call)
+            (operand,) = call.operands
             self._items[call.results[0]], self._roots[call.results[0]] = self._items[operand], self._root(operand)
             return
         item, dtype = self._pointwise(call, args)
@@ -96,7 +96,7 @@ class Definition:
 
     def _moves(self, call: Call) -> bool:
         """Whether the result is the operand as it is."""
-        operands = operand_list(call)
+        operands = call.operands
         if not facts(call.op).move or len(operands) != 1:
             return False
         a, b = self.values[operands[0]], self.values[call.results[0]]

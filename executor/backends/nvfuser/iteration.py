@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS
-from executor.facts import operand_list
 
 if TYPE_CHECKING:
     from executor.memory_ssa import MemorySSA
@@ -41,7 +40,7 @@ def _moving(value: Value) -> tuple[bool, ...]:
 def _computed(memory: MemorySSA, region: set[int], v: int, known: dict[int, tuple[bool, ...]]) -> tuple[bool, ...]:
     number = memory.maker[v]
     call, value = memory.program.calls[number], memory.program.values[v]
-    operands = operand_list(call)
+    operands = call.operands
     found = [_dims(memory, region, operand, known) for operand in operands]
     if memory.accesses[number].address:
         return _moving(value) if all(found[0]) else (False,) * len(value.shape)

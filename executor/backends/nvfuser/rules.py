@@ -14,7 +14,6 @@ from executor.backends.nvfuser.operators import OPERATORS, REDUCTIONS, arguments
 from executor.backends.nvfuser.pointwise import POINTWISE, SELECTIONS
 from executor.backends.nvfuser.views import is_part, squeezed, view_refusal
 from executor.elements import crosses
-from executor.facts import operand_list
 from executor.memory_ssa import MemorySSA
 from executor.program import contiguous_strides
 
@@ -31,7 +30,7 @@ def refusal(program: Program, call: Call, device: str = "cuda") -> str | None:
     if call.op not in POINTWISE and call.op not in SELECTIONS and call.op not in OPERATORS:
         return f"nvFuser has nothing for {call.op}"
     memory = MemorySSA.of(program)
-    operands = operand_list(call)
+    operands = call.operands
     return next(
         (
             why
@@ -73,12 +72,12 @@ def _operand(memory: MemorySSA, v: int) -> str | None:
     everywhere = {i for i, what in enumerate(memory.accesses) if not what.address}
     while v not in program.calls[owner].results:
         maker = program.calls[memory.maker[v]]
-        operand = operand_list(maker)[0]
+        operand = maker.operands[0]
         why = view_refusal(maker, program.values[operand], program.values[v])
         if why is not None:
             return why
         part = is_part(program.values[operand], program.values[v])
-        if part and operand_list(program.calls[owner]) and not is_iterated(memory, everywhere, operand):
+        if part and program.calls[owner].operands and not is_iterated(memory, everywhere, operand):
             return f"{maker.op} is a part of what nvFuser may take for broadcast, and then for another output"
         v = operand
     return None
@@ -87,7 +86,7 @@ def _operand(memory: MemorySSA, v: int) -> str | None:
 def _call(call: Call, values: tuple[Value, ...]) -> str | None:
     if call.op in OPERATORS:
         return OPERATORS[call.op].refusal(call, arguments(call), values)
-    dtypes = {values[v].dtype for v in (*operand_list(call), *call.results)}
+    dtypes = {values[v].dtype for v in (*call.operands, *call.results)}
     if values[call.results[0]].numel == 1:
         return f"{call.op} gives one element, which the host computes as fast"
     if call.op in _MOVES:
@@ -105,14 +104,14 @@ def _call(call: Call, values: tuple[Value, ...]) -> str | None:
 def _idle(memory: MemorySSA, call: Call) -> str | None:
     """A copy of memory that no other call of a region reads: nvFuser makes none, but hands out the memory itself."""
     values, calls = memory.program.values, memory.program.calls
-    if call.op not in _MOVES or values[call.results[0]].dtype != values[operand_list(call)[0]].dtype:
+    if call.op not in _MOVES or values[call.results[0]].dtype != values[call.operands[0]].dtype:
         return None
     home = values[call.results[0]].storage
     readers = [
         other
         for other, what in zip(calls, memory.accesses, strict=True)
         if other is not call and not (what.address or what.writes)
-        if any(values[v].storage == home for v in operand_list(other))
+        if any(values[v].storage == home for v in other.operands)
     ]
     return None if readers else f"{call.op} is a copy, which the host makes as fast"
 
@@ -173,7 +172,7 @@ def _moves_an_input(memory: MemorySSA, region: set[int], v: int) -> bool:
     while memory.owner.get(values[v].storage) in region:
         number = memory.maker[v]
         call = memory.program.calls[number]
-        operands = operand_list(call)
+        operands = call.operands
         moves = memory.accesses[number].address or call.op in _MOVES or call.op in REDUCTIONS
         if not operands or not moves or crosses(call, values) or values[operands[0]].dtype != values[v].dtype:
             return False
