@@ -90,6 +90,10 @@ class Footprint:
         """Known from the start: every cache asks for it."""
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Footprint], tuple[object, ...]]:
+        """Made anew from its fields: another process hashes strings in another way."""
+        return Footprint, (self.itemsize, self.shape, self.strides, self.offset, self.dtype, self.conj, self.neg)
+
     @property
     def bounds(self) -> tuple[int, int]:
         """First byte touched and one past the last; both the same for an empty tensor."""

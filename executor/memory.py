@@ -15,7 +15,7 @@ import torch
 
 from executor.args import constant
 from executor.errors import ArgumentError
-from executor.program import Fill, Inputs, Literal, Storage, Value, contiguous_strides, itemsize
+from executor.program import Fill, Inputs, Iota, Literal, Storage, Value, contiguous_strides, itemsize
 
 GUARD = 64  # bytes on each side; also the alignment, torch's own
 _PATTERN = bytes([0xA5]) * GUARD
@@ -139,12 +139,19 @@ def allocate(inputs: Inputs, *, guarded: bool = True) -> Memory:
     )
 
 
-@lru_cache(maxsize=1024)
 def _contents(fill: Fill | None, nbytes: int) -> bytes:
     if fill is None:
         return bytes(nbytes)
+    # Literals are not kept: 0.0 and -0.0 are equal as keys.
+    return _counted(fill, nbytes) if isinstance(fill, Iota) else _filled(fill, nbytes)
+
+
+def _filled(fill: Fill, nbytes: int) -> bytes:
     flat = fill_tensor(fill, nbytes // itemsize(fill.dtype))
     return to_bytes(flat) + bytes(nbytes % itemsize(fill.dtype))
+
+
+_counted = lru_cache(maxsize=1024)(_filled)
 
 
 def fill_tensor(fill: Fill, count: int) -> torch.Tensor:

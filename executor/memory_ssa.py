@@ -178,9 +178,10 @@ class MemorySSA:
     def of(cls, program: Program) -> MemorySSA:
         """The facts of a program; kept for the program that was asked about last, since many a pass changes nothing."""
         global _last  # noqa: PLW0603 (one entry, replaced whole)
-        if _last is None or _last.program is not program:
-            _last = cls(program)
-        return _last
+        found = _last  # read once: another thread may replace it at any time
+        if found is None or found.program is not program:
+            _last = found = cls(program)
+        return found
 
     def is_memory(self, value: int) -> bool:
         """Whether the contents of this value depend on when one looks."""

@@ -676,3 +676,10 @@ def test_a_huge_expanded_tensor_is_no_trouble() -> None:
     assert overlap(f32((), (), 4), huge) is Overlap.NO_ALIAS
     assert huge.self_overlaps
     assert common_element(huge, f32((4,), (1,))) == CommonElement(12, (0, 0), (3,))
+
+
+def test_a_footprint_of_another_process_has_the_hash_of_an_equal_one_here() -> None:
+    """Strings are hashed in another way there."""
+    footprint = f32((2, 3), (3, 1), 1)
+    object.__setattr__(footprint, "_hash", footprint._hash + 1)
+    assert hash(pickle.loads(pickle.dumps(footprint))) == hash(f32((2, 3), (3, 1), 1))  # noqa: S301 - our own bytes

@@ -292,3 +292,9 @@ def test_bytes_are_those_of_the_elements_in_order(tensor: torch.Tensor) -> None:
 
 def test_an_empty_tensor_has_no_bytes() -> None:
     assert to_bytes(torch.empty(0, 3)) == b""
+
+
+def test_contents_are_told_apart_by_the_signs_of_zeros() -> None:
+    for zero in (0.0, -0.0, 0.0):
+        inputs = Inputs((Storage(4, Literal("float32", (zero,))),), (Value(0, "float32", (1,), (1,)),))
+        assert str(allocate(inputs).tensors[0].item()) == str(zero)
