@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from executor.args import Arg, Dict, List, Ref, Tuple, refs, to_python
+from executor.args import Arg, Dict, List, Ref, Tuple, to_python
 from executor.errors import ArgumentError
 from executor.memory import literal_tensor
 from executor.program import Call, Program
@@ -113,8 +113,3 @@ def _match(pattern: Arg, obj: Any, where: str, found: dict[int, torch.Tensor]) -
 def _brief(obj: object) -> str:
     text = repr(obj) if not isinstance(obj, torch.Tensor) else "a tensor"
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def output_refs(program: Program) -> tuple[int, ...]:
-    """Indices of the values among the outputs, in order."""
-    return tuple(refs(program.outputs))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from executor.program import Call, Program
 
-Supports = "Callable[[Call], bool]"
-
 
 class Hazard(NamedTuple):
     """A read of memory by call `reader` that must see what call `writer` wrote there."""

@@ -37,11 +37,6 @@ def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     return Tracer(fn, args, kwargs).trace()
 
 
-def trace_geometry(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
-    """`trace` without the inputs' contents: a compiler's entry, where time counts."""
-    return Tracer(fn, args, kwargs, contents=False).trace()
-
-
 def trace_refused(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """The program of a function whose last call eager refuses: `raises` is set, and there are no outputs.
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import torch
 
-from executor import interpreter
-from executor.args import Ref, rename
+from executor.args import Ref, refs, rename
 from executor.interpreter import flatten
 from executor.memory import allocate, to_bytes, value_of
 from executor.program import Program, Value
@@ -42,7 +41,7 @@ def calls_of(program: Program) -> list[Any]:
         kwargs = [(key, rename(arg, name)) for key, arg in call.kwargs if (key, arg) != ("pin_memory", False)]
         args = [rename(arg, name) for arg in call.args]
         found.append((call.op, args, kwargs, [place(i) for i in (*call.operands, *call.results)]))
-    return [*found, rename(program.outputs, name), [place(i) for i in interpreter.output_refs(program)]]
+    return [*found, rename(program.outputs, name), [place(i) for i in refs(program.outputs)]]
 
 
 def outcome(fn: Callable[..., Any], program: Program) -> tuple[list[Any], list[bytes]]:

@@ -11,7 +11,7 @@ import torch
 from executor.args import Dict, List, Ref, Tuple
 from executor.errors import ArgumentError, DataDependentError, TraceError
 from executor.program import Iota, Literal, Program
-from executor.tracing import trace, trace_geometry, trace_refused
+from executor.tracing import Tracer, trace, trace_refused
 from executor.validate import validate, validate_geometry
 
 
@@ -88,7 +88,8 @@ def test_trees_of_arguments_and_results_keep_their_containers() -> None:
 def test_contents_are_kept_where_they_are_small() -> None:
     assert trace(lambda a: a + 1, torch.tensor([3.0, 1.0])).storages[0].fill == Literal("float32", (3.0, 1.0))
     assert trace(lambda a: a + 1, torch.zeros(5000)).storages[0].fill == Iota("float32")
-    assert trace_geometry(lambda a: a + 1, torch.tensor([3.0])).storages[0].fill == Iota("float32")
+    geometry = Tracer(lambda a: a + 1, [torch.tensor([3.0])], {}, contents=False).trace()
+    assert geometry.storages[0].fill == Iota("float32")
 
 
 def test_each_call_names_its_source_line() -> None:
