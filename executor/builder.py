@@ -126,7 +126,7 @@ class Builder:
         return self.emit(op, Ref(value), *args, source=source)
 
     def as_strided(self, value: int, like: Value, offset: int, source: Source | None = None) -> int:
-        """Appends a view with the shape and strides of `like`. It may reach past the value's own end."""
+        """Appends a view with the shape and strides of `like`; of a value without lazy bits. It may reach past its own end."""
         geometry = Value(_HERE, self.values[value].dtype, like.shape, like.strides, offset)
         args = (Ref(value), sizes(like.shape), sizes(like.strides), offset)
         call = Call("aten.as_strided.default", args, (), (len(self.values),), source)
