@@ -64,7 +64,7 @@ _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 _PLAIN = (bool, int, str, type(None))
 _NUMBERS = (bool, int, float, str)  # tuples, which `isinstance` takes in half the time of a union
 _SEQUENCES = (List, Tuple)
-_NODES = (List, Tuple, Dict)
+_TOLD_APART = frozenset({float, List, Tuple, Dict})  # by more than their type
 
 
 def constant(name: str) -> Any:
@@ -172,7 +172,7 @@ def exactly(args: Iterable[Arg]) -> tuple[object, ...]:
     """
     return tuple(
         [
-            exactly(children(arg)) if isinstance(arg, _NODES) else repr(arg) if type(arg) is float else type(arg)
+            kind if (kind := type(arg)) not in _TOLD_APART else repr(arg) if kind is float else exactly(children(arg))
             for arg in args
         ]
     )
