@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ from fuzz.cluster.messages import Begin, Hello, Left, Place, packed, unpacked
 from fuzz.cluster.profiles import PROFILES, WHOLE, fitting
 from fuzz.cluster.rerun import rerun
 from fuzz.cluster.snapshots import Snapshots
-from fuzz.cluster.start import Cluster, RayError, environment, interval, place, prepare, resumed
+from fuzz.cluster.start import Cluster, RayError, environment, interval, lacking, place, prepare, resumed
 from fuzz.cluster.state import State
 from fuzz.coverage import Coverage
 from fuzz.options import UsageError
@@ -205,3 +206,15 @@ def test_the_command_runs_one_batch_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert result.exit_code == 0, result.output
     assert "null: 200 programs" in result.output
     assert "--batch 2/1/floats" in result.output
+
+
+def test_gpus_that_no_node_has_are_told() -> None:
+    nodes = [
+        {"Alive": True, "Resources": {"CPU": 4.0}},
+        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 2.0}},
+        {"Alive": False, "Resources": {"CPU": 4.0, "GPU": 8.0}},
+    ]
+    ray = SimpleNamespace(nodes=lambda: nodes)
+    assert [lacking(ray, gpus) for gpus in (0.0, 0.25, 2.0)] == ["", "", ""]
+    assert lacking(ray, 4.0).startswith("no node has 4 GPUs for a worker, the most that one has is 2: ")
+    assert lacking(SimpleNamespace(nodes=list), 0.5).startswith("no node has 0.5 GPUs")

@@ -19,7 +19,17 @@ from fuzz.cluster.coordinator import Progress
 from fuzz.cluster.examples import connect
 from fuzz.cluster.merged import again, recorded, summary
 from fuzz.cluster.messages import Setup, packed, unpacked
-from fuzz.cluster.start import Cluster, connected, place, places, prepare, with_workers
+from fuzz.cluster.start import (
+    LOCAL,
+    Cluster,
+    RayError,
+    connected,
+    lacking,
+    place,
+    places,
+    prepare,
+    with_workers,
+)
 from fuzz.cluster.state import State
 from fuzz.cluster.worker import FLUSH
 from fuzz.ending import keep
@@ -57,6 +67,11 @@ def campaign(
     with connected(cluster) as ray:
         if not actors.vacant(Path(options.folder).name):
             raise UsageError(f"the campaign of {options.folder} is at work on this cluster")
+        short = lacking(ray, cluster.gpus)
+        if short and cluster.address == LOCAL:
+            raise RayError(short)
+        if short:  # a cluster may grow
+            say(f"aliasfuzz: {short}, or workers wait for such a node")
         workers = cluster.workers or places(ray, cluster.gpus)
         options = with_workers(options, workers)
         cluster = msgspec.structs.replace(cluster, workers=workers)

@@ -139,6 +139,16 @@ def places(ray: Any, gpus: float) -> int:
     return max(min(cores, int(resources.get("GPU", 0) / gpus)) if gpus else cores, 1)
 
 
+def lacking(ray: Any, gpus: float) -> str:
+    """What the cluster lacks for a worker with so many GPUs, in words; empty if a node has them."""
+    most = max((node["Resources"].get("GPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    if most >= gpus:
+        return ""
+    return (
+        f"no node has {gpus:g} GPUs for a worker, the most that one has is {most:g}: ask for fewer by --gpus-per-worker"
+    )
+
+
 def resumed(folder: Path, address: str, workers: int, more: float) -> tuple[Options, Cluster]:
     """What the campaign in a run's folder was asked to do, to go on for `more` seconds, or those left if that is 0.
 
