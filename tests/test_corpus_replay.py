@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 import torch
+import torch._inductor.test_operators  # pytester forgets what is imported in its runs; torch registers operators once
 
 from corpus.case import Case, CorpusError
 from corpus.conftest import entries
